@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
+from moorage.containers.containers import Containers
 from moorage.runtime import Runtime, runtime_of_process
 from moorage.sandbox.fargate import StartedTask
 from moorage.telemetry import Metric, tell
@@ -28,12 +29,12 @@ def handle(event: dict[str, Any], _context: object) -> None:
     """Entry point of the function."""
     task = StartedTask.from_event(event["detail"])
     if task is not None:
-        _loop().run_until_complete(note(_runtime(), task))
+        _loop().run_until_complete(note(_runtime().computers.containers, task))
 
 
-async def note(runtime: Runtime, task: StartedTask) -> None:
+async def note(containers: Containers, task: StartedTask) -> None:
     """Write it into the record of the container that waits for it, if one does."""
-    sandboxes = runtime.computers.containers.sandboxes
+    sandboxes = containers.sandboxes
     is_noted = await sandboxes.announce(task.tenant_id, task.container_id, task.sandbox_id, task.endpoint, task.belongs_to)
     if is_noted and task.endpoint is not None:
         said = {"tenant_id": task.tenant_id, "container_id": task.container_id, "duration_ms": task.took_ms}

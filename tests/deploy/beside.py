@@ -125,7 +125,7 @@ async def ask_for_the_loop(runtime: Runtime) -> None:
     for function, then in (
         ("Responses", lambda stored, state: _cancel(runtime, stored)),
         ("FailResponse", lambda stored, state: fail_response(runtime, state)),
-        ("ContinueStep", lambda stored, state: continue_loop(runtime, state)),
+        ("ContinueStep", lambda stored, state: continue_loop(runtime.stores, state)),
         ("Recovery", lambda stored, state: restart(runtime, stored)),
     ):
         expiry = runtime.stores.responses.expiry(is_stored=True)
@@ -133,7 +133,7 @@ async def ask_for_the_loop(runtime: Runtime) -> None:
             new_response_id(0), "acme", 0, Parameters("m"), {"model": "m"}, [], is_background=True, is_looping=True, expires_at=expiry
         )
         state = LoopState(stored.response_id, stored.tenant_id, None)
-        await start_background(runtime, PreparedResponse(replace(stored, execution=stored.response_id), [], is_streamed=False))
+        await start_background(runtime.stores, PreparedResponse(replace(stored, execution=stored.response_id), [], is_streamed=False))
         with acting(function):
             await then(replace(stored, execution=stored.response_id), state)
 

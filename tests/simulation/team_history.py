@@ -349,7 +349,7 @@ class TeamHistory(History):
         if state.next is Next.DONE:  # Delivered late: an execution has no task then.
             return state
         if state.next is Next.CONTINUE:
-            return await continue_loop(self.lab.runtime, state)
+            return await continue_loop(self.lab.runtime.stores, state)
         return await super().deliver(state, blow)
 
     async def again(self, stored: StoredResponse, state: LoopState, blow: Blow) -> LoopState:
@@ -389,7 +389,7 @@ class TeamHistory(History):
         item = {"id": f"fco_{call['call_id']}", "type": "function_call_output", "call_id": call["call_id"], "output": "seen"}
         token = _process.set(Process(int(self.pace.random() * 12), is_stopped=False))
         try:
-            taken = await team.answer(self.lab.runtime, self.stored, {call["agent"]["agent_name"]: [item]})
+            taken = await team.answer(self.lab.runtime.stores, self.stored, {call["agent"]["agent_name"]: [item]})
             self.seen["answered" if taken else "answered late"] += 1
             self.answered.add(call["call_id"])
         except ConditionFailed:

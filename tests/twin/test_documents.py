@@ -57,7 +57,7 @@ class Readers(Deployment):
 
     async def background(self, **changes: Any) -> StoredResponse:
         stored = self.asked(**changes)
-        await start_background(self.outside, PreparedResponse(stored, [], is_streamed=False))
+        await start_background(self.outside.stores, PreparedResponse(stored, [], is_streamed=False))
         return stored
 
     async def foreground(self, **changes: Any) -> tuple[StoredResponse, list[Event]]:

@@ -123,7 +123,7 @@ class Account:
 
     async def _accept(self, lab: ClockedLab, stored: StoredResponse, machine: StateMachine, turn: Turn) -> None:
         if turn.is_background:
-            await start_background(lab.runtime, PreparedResponse(stored, [], is_streamed=False))
+            await start_background(lab.runtime.stores, PreparedResponse(stored, [], is_streamed=False))
             await asyncio.sleep(scale.ACCEPT_SECONDS)
             return
         inline = InlineFirstStep(lab.runtime, PreparedResponse(stored, [], is_streamed=True), lambda event: None)

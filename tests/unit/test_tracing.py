@@ -104,7 +104,7 @@ async def test_successors_go_on_in_the_trace_of_their_response() -> None:
     lab = Lab(say("end"))
     stored = await lab.background(trace=TRACE)
     assert (await lab.responses.load(TENANT, stored.response_id)).trace == TRACE
-    await continue_loop(lab.runtime, replace(first_state(stored), step=150, next=Next.CONTINUE))
+    await continue_loop(lab.runtime.stores, replace(first_state(stored), step=150, next=Next.CONTINUE))
     lab.executions.states.clear()
     lab.now += 1_000
     assert await recover(lab.runtime) == 1

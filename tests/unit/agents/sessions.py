@@ -94,7 +94,7 @@ class SessionLab:
         return names
 
     async def standing(self) -> Standing:
-        return await stand(self.lab.runtime, await self.lab.runtime.stores.agent_sessions.get(TENANT, self.session.id))
+        return await stand(self.lab.runtime.stores, await self.lab.runtime.stores.agent_sessions.get(TENANT, self.session.id))
 
     async def shown(self) -> dict[str, Any]:
         answer = await self.served.get(self.path)

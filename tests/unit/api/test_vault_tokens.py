@@ -297,7 +297,7 @@ async def test_a_credential_is_found_by_its_server_however_the_address_is_writte
             await depot.made({"type": "static_bearer", "mcp_server_url": url, "token": "word"})
             for url in ("https://Depot.example:443", "https://depot.example/mcp", "https://depot.example/mcp?a=1")
         ]
-        there = await credentials_in(depot.runtime, "t", [depot.vault_id, depot.vault_id])
+        there = await credentials_in(depot.runtime.stores, "t", [depot.vault_id, depot.vault_id])
         found = [
             credential_for(url, there)
             for url in (
@@ -323,7 +323,7 @@ async def test_one_of_several_is_named_by_its_id() -> None:
             "networking": {"type": "unrestricted"},
         }
         made = [await depot.made(bearer), await depot.made(bearer), await depot.made(variable)]
-        there = await credentials_in(depot.runtime, "t", [depot.vault_id])
+        there = await credentials_in(depot.runtime.stores, "t", [depot.vault_id])
         assert credential_for(URL, there, credential_id=made[1].id) == made[1]
         for url, credential_id, status, sentence in (
             (URL, None, 400, "2 credentials of the vaults are for this server. Name one of them by its id."),
@@ -340,8 +340,8 @@ async def test_one_of_several_is_named_by_its_id() -> None:
 async def test_vaults_of_others_are_unknown_and_too_many_are_refused() -> None:
     async with a_depot() as depot:
         with pytest.raises(ApiError) as unknown:
-            await credentials_in(depot.runtime, "other", [depot.vault_id])
+            await credentials_in(depot.runtime.stores, "other", [depot.vault_id])
         assert (unknown.value.status, unknown.value.param) == (404, "vault_ids[0]")
         with pytest.raises(ApiError) as refused:
-            await credentials_in(depot.runtime, "t", [depot.vault_id] * (limits.VAULT_IDS_MAX + 1))
+            await credentials_in(depot.runtime.stores, "t", [depot.vault_id] * (limits.VAULT_IDS_MAX + 1))
         assert (refused.value.status, refused.value.code) == (400, "array_above_max_length")

@@ -26,7 +26,7 @@ async def held(*variables: Any) -> tuple[Served, list[CredentialRecord]]:
         answer = await served.post(f"/vaults/{vault_id}/credentials", {"name": "x", "auth": auth})
         assert answer.status_code == 200, answer.text
         served.lab.now += 1
-    return served, await credentials_in(served.lab.runtime, "t", [vault_id])
+    return served, await credentials_in(served.lab.runtime.stores, "t", [vault_id])
 
 
 def variable(name: str, networking: Any, value: str = "hidden") -> Any:
@@ -39,7 +39,7 @@ def limited(*hosts: str) -> Any:
 
 async def test_a_value_goes_to_its_own_hosts_or_to_all_of_the_policys() -> None:
     served, there = await held(variable("ONE", limited("api.example.com", "files.example.com")), variable("ALL", ANYWHERE, "hidden-2"))
-    given = with_variables(served.lab.runtime, POLICY, there)
+    given = with_variables(served.lab.runtime.stores, POLICY, there)
     assert given == NetworkPolicy(
         "allowlist",
         POLICY.allowed_domains,
@@ -54,9 +54,9 @@ async def test_a_value_goes_to_its_own_hosts_or_to_all_of_the_policys() -> None:
 async def test_without_a_network_or_a_variable_a_policy_stays_as_it_is() -> None:
     served, there = await held(variable("ONE", ANYWHERE))
     runtime, disabled = served.lab.runtime, NetworkPolicy("disabled")
-    assert with_variables(runtime, None, there) is None
-    assert with_variables(runtime, disabled, there) == disabled
-    assert with_variables(runtime, POLICY, there[:1]) == POLICY
+    assert with_variables(runtime.stores, None, there) is None
+    assert with_variables(runtime.stores, disabled, there) == disabled
+    assert with_variables(runtime.stores, POLICY, there[:1]) == POLICY
 
 
 WRONG: dict[str, tuple[list[Any], NetworkPolicy, str]] = {
@@ -83,6 +83,6 @@ WRONG: dict[str, tuple[list[Any], NetworkPolicy, str]] = {
 async def test_what_an_environment_cannot_take_is_told(variables: list[Any], policy: NetworkPolicy, sentence: str) -> None:
     served, there = await held(*variables)
     with pytest.raises(ApiError) as refused:
-        with_variables(served.lab.runtime, policy, there, taken={"TAKEN": "x"})
+        with_variables(served.lab.runtime.stores, policy, there, taken={"TAKEN": "x"})
     assert (refused.value.status, refused.value.param) == (400, "vault_ids")
     assert refused.value.message == f"Invalid value for 'vault_ids': {sentence}"

@@ -387,7 +387,7 @@ class Lab:
     async def background(self, text: str = "go", **changes: Any) -> StoredResponse:
         """A response in the background, whose execution has been started."""
         stored = self.stored(text, **changes)
-        await start_background(self.runtime, cast("Any", SimpleNamespace(stored=stored)))
+        await start_background(self.runtime.stores, cast("Any", SimpleNamespace(stored=stored)))
         return stored
 
     async def step(self, state: LoopState) -> LoopState:

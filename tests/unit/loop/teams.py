@@ -134,7 +134,7 @@ class TeamLab(Lab):
             if state.next is Next.TOOLS:
                 await self.tools(state)
             if state.next is Next.CONTINUE:
-                state = await continue_loop(self.runtime, state)
+                state = await continue_loop(self.runtime.stores, state)
             elif state.next is not Next.DONE:
                 state = await self.step(state)
         except Died:

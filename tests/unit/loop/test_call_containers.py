@@ -36,7 +36,7 @@ def test_a_start_is_seen_soon_after_its_end_however_long_it_takes(seconds: float
     async def waited() -> float:
         began = asyncio.get_running_loop().time()
         sandboxes.seconds = began + seconds
-        await container_of(lab.runtime, lab.stored("go"), None)
+        await container_of(lab.runtime.computers.containers, lab.stored("go"), None)
         return asyncio.get_running_loop().time() - began
 
     late = clock.run(waited()) - seconds
@@ -65,7 +65,7 @@ def test_where_nobody_gives_way_the_wait_has_an_end() -> None:
     async def waited() -> float:
         began = asyncio.get_running_loop().time()
         with pytest.raises(SandboxCapacity):
-            await container_of(lab.runtime, stored, None)
+            await container_of(lab.runtime.computers.containers, stored, None)
         return asyncio.get_running_loop().time() - began
 
     seconds = clock.run(waited())

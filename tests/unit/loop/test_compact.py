@@ -156,10 +156,10 @@ class Office:
         return await self.lab.object_of(stored)
 
     def seen(self, items: list[Item]) -> list[Item]:
-        return visible(items, reader(self.lab.runtime, TENANT))
+        return visible(items, reader(self.lab.runtime.stores, TENANT))
 
     def notes(self, item: Item) -> Notes:
-        found = reader(self.lab.runtime, TENANT)(item)
+        found = reader(self.lab.runtime.stores, TENANT)(item)
         assert found is not None
         return found
 

@@ -81,7 +81,7 @@ async def lab_beside(others: int) -> tuple[Lab, IndexedTable]:
 
 async def create(lab: Lab) -> None:
     request = parse_create({"model": "m", "input": "go", "background": True})
-    await start_background(lab.runtime, await prepare(lab.runtime, TENANT, request))
+    await start_background(lab.runtime.stores, await prepare(lab.runtime, TENANT, request))
 
 
 async def listing(lab: Lab) -> None:

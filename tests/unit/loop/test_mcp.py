@@ -279,7 +279,7 @@ async def test_what_was_allowed_once_does_not_run_again_along_the_chain() -> Non
         answer = {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": items[1]["id"], "approve": True}
         second, _ = await played(lab, running, answer, after=first)
         third, items = await played(lab, running, after=second)
-        assert len(await load_chain(lab.runtime, third)) > 4
+        assert len(await load_chain(lab.runtime.stores, third)) > 4
     assert (types(items), there.orders) == (["message"], [("A-7", 2)])
 
 

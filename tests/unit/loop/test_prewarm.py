@@ -59,7 +59,7 @@ async def test_what_stood_in_its_way_is_told_although_nobody_waits_for_it_any_mo
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
     lab = Lab()
     lab.sandboxes.before_place = refuse
-    standby = SandboxPrewarm.begin(lab.runtime, await lab.background())
+    standby = SandboxPrewarm.begin(lab.runtime.computers.containers, await lab.background())
     assert standby is not None
     await asyncio.wait({standby.task})
     del standby

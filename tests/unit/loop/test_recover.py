@@ -187,8 +187,8 @@ async def test_a_long_loop_goes_on_in_a_successor_of_its_own_name() -> None:
     lab = Lab()
     stored = await lab.background()
     state = replace(first_state(stored), step=150, next=Next.CONTINUE)
-    ended = await continue_loop(lab.runtime, state)
-    again = await continue_loop(lab.runtime, state)
+    ended = await continue_loop(lab.runtime.stores, state)
+    again = await continue_loop(lab.runtime.stores, state)
     name = f"{stored.response_id}-c150"
     assert (ended.next, again, lab.executions.started[name]) == (
         Next.DONE,

@@ -118,7 +118,7 @@ async def a_child_that_has_ended() -> tuple[TeamLab, StoredResponse]:
 
 async def test_an_execution_that_begins_after_its_agent_has_ended_takes_no_step() -> None:
     lab, stored = await a_child_that_has_ended()
-    state = await state_of(lab.runtime, await seen_as(lab.runtime, stored, 1))
+    state = await state_of(lab.runtime.stores, await seen_as(lab.runtime.stores, stored, 1))
     await lab.executions.start("late", state.to_json(), None)
     await lab.play()
     assert len(lab.team.prompts("/root/a")) == 2
@@ -167,7 +167,7 @@ async def test_two_executions_that_end_a_turn_of_an_agent_tell_its_parent_once()
     stored = await lab.begin()
     while (await lab.runtime.stores.lanes.all(stored))[-1].number == 0:
         await lab.task(stored.response_id)
-    seen = await seen_as(lab.runtime, stored, 1)
+    seen = await seen_as(lab.runtime.stores, stored, 1)
     first = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=limits.LANE_STEPS)
     await lab.runtime.stores.lanes.interrupt(stored, 1)
 
@@ -316,7 +316,7 @@ async def test_a_message_at_the_moment_of_a_decision_does_not_delay_it() -> None
         if record["SK"] == keys.lane(1) and "starts" in record:
             lab.table.before_write = None
             held = await lab.runtime.stores.lanes.get(stored, 1)
-            await lab.runtime.stores.lanes.send(stored, 1, message_of(lab.runtime, stored, held, "MESSAGE", "Hurry.", "m1"), "m1")
+            await lab.runtime.stores.lanes.send(stored, 1, message_of(lab.runtime.clock, stored, held, "MESSAGE", "Hurry.", "m1"), "m1")
 
     lab.table.before_write = send_first
     await decide(lab, stored, (await waiting(lab, stored))[1], approve=True)

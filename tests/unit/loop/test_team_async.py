@@ -37,7 +37,7 @@ async def begin(lab: TeamLab) -> StoredResponse:
 
 
 async def answer(lab: TeamLab, stored: StoredResponse, agent: str, at: str) -> None:
-    assert await team.answer(lab.runtime, stored, {agent: [output((await open_calls(lab, stored))[at], f"the {at}")]})
+    assert await team.answer(lab.runtime.stores, stored, {agent: [output((await open_calls(lab, stored))[at], f"the {at}")]})
     await lab.play()
 
 

@@ -39,7 +39,7 @@ async def open_calls(lab: TeamLab, stored: StoredResponse) -> dict[str, str]:
 
 async def answer(lab: TeamLab, stored: StoredResponse, agent: str, at: str) -> bool:
     call_id = (await open_calls(lab, stored))[at]
-    return await team.answer(lab.runtime, stored, {agent: [output(call_id, f"the {at}")]})
+    return await team.answer(lab.runtime.stores, stored, {agent: [output(call_id, f"the {at}")]})
 
 
 async def play_and_answer(lab: TeamLab, stored: StoredResponse) -> None:
@@ -143,9 +143,9 @@ async def test_a_call_has_one_output_and_all_of_a_frame_are_kept_or_none() -> No
     lab = TeamLab(root=[look("x"), say("Done.")])
     stored = await lab.begin(takes_outputs=True)
     await lab.play()
-    assert await team.answer(lab.runtime, stored, {"/root": [output("call_1", "one")]})
+    assert await team.answer(lab.runtime.stores, stored, {"/root": [output("call_1", "one")]})
     with pytest.raises(ConditionFailed):
-        await team.answer(lab.runtime, stored, {"/root": [output("call_2", "two"), output("call_1", "again")]})
+        await team.answer(lab.runtime.stores, stored, {"/root": [output("call_2", "two"), output("call_1", "again")]})
     assert [item["call_id"] for item in await lab.runtime.stores.lanes.outputs(stored, 0)] == ["call_1"]
 
 
@@ -153,7 +153,7 @@ async def test_an_output_that_no_agent_reads_stands_at_the_end() -> None:
     lab = TeamLab(root=[look("x"), say("Done.")])
     stored = await lab.begin(takes_outputs=True)
     await lab.play()
-    assert await team.answer(lab.runtime, stored, {"/root": [output("call_of_nobody", "late")]})
+    assert await team.answer(lab.runtime.stores, stored, {"/root": [output("call_of_nobody", "late")]})
     await team.end_outputs(lab.runtime, stored)
     await team.end_outputs(lab.runtime, stored)
     response = await lab.object_of(stored)
@@ -167,7 +167,7 @@ async def test_a_long_output_is_kept_too() -> None:
     await lab.play()
     long = "".join(str(number) for number in range(100_000))
     (call_id,) = (await open_calls(lab, stored)).values()
-    assert await team.answer(lab.runtime, stored, {"/root": [output(call_id, long)]})
+    assert await team.answer(lab.runtime.stores, stored, {"/root": [output(call_id, long)]})
     await lab.play()
     found = [item["output"] for item in (await lab.object_of(stored))["output"] if item["type"] == "function_call_output"]
     assert found == [long]

@@ -58,7 +58,7 @@ async def test_the_longest_idle_of_the_tenants_own_gives_way_and_comes_back_with
                 """As a tool step has a command run: it waits for the container, and leaves when the command has ended."""
                 stored: Any = SimpleNamespace(tenant_id=tenant_id, container_id=container_id)
                 runtime: Any = SimpleNamespace(computers=SimpleNamespace(containers=containers))
-                async with await container_of(runtime, stored, None) as live:
+                async with await container_of(runtime.computers.containers, stored, None) as live:
                     said = (await run(live.client, command)).stdout
                     await containers.artifacts.sync(live)
                 return said

@@ -28,7 +28,7 @@ from moorage.files.store import StoredFile
 from moorage.loop.budget import check_budget
 from moorage.loop.notes import Notes
 from moorage.parallel import beside
-from moorage.runtime import Runtime
+from moorage.runtime import ModelAccess, Runtime
 from moorage.wire.types import Item
 from moorage.wire.validation import Fields
 from moorage.wire.values import holds_more
@@ -87,7 +87,7 @@ async def read_plan(runtime: Runtime, file: StoredFile) -> ArchivePlan:
             raise broken_archive(f"entry {len(plan.entries) + 1} is not the one that is due there.")
         plan.entries[entry.name] = entry
         try:
-            await _check(runtime, plan, entry, text)
+            await _check(runtime.models, plan, entry, text)
         except ApiError as error:
             if error.code == "invalid_archive":
                 raise
@@ -130,17 +130,17 @@ def _due(plan: ArchivePlan) -> Iterator[str]:
                 yield file_name(folder, kind, place)
 
 
-async def _check(runtime: Runtime, plan: ArchivePlan, entry: ArchiveEntry, text: bytes) -> None:
+async def _check(models: ModelAccess, plan: ArchivePlan, entry: ArchiveEntry, text: bytes) -> None:
     folder, _, name = entry.name.rpartition("/")
     if name == "agent.json":
         plan.agent = await beside(len(text), lambda: _agent(text))
     elif folder == "versions":
         version = await beside(len(text), lambda: ARCHIVED_VERSION(_object(text)))
-        await _check_settings(runtime, version["settings"], len(text))
+        await _check_settings(models, version["settings"], len(text))
     elif name == "session.json":
         session = await beside(len(text), lambda: ARCHIVED_SESSION(_object(text, limits.AGENT_ARCHIVE_VALUES_MAX)))
-        await _check_settings(runtime, session["settings"], len(text))
-        check_budget(runtime, session["settings"]["model"], session.get("budget"))
+        await _check_settings(models, session["settings"], len(text))
+        check_budget(models.catalog, session["settings"]["model"], session.get("budget"))
         _check_session(plan, session)
         plan.sessions.append((folder, session))
     elif name.endswith(".jsonl"):
@@ -174,9 +174,9 @@ def _object(text: bytes, values_max: int = limits.REQUEST_VALUES_MAX) -> Fields:
     return said
 
 
-async def _check_settings(runtime: Runtime, settings: Fields, size: int) -> None:
+async def _check_settings(models: ModelAccess, settings: Fields, size: int) -> None:
     """Whether ``/v1/responses`` would take them. This deployment need not have their model: a change of the agent mends that."""
-    await beside(size, lambda: checked(settings, web_search=runtime.models.web_search))
+    await beside(size, lambda: checked(settings, web_search=models.web_search))
 
 
 def _check_session(plan: ArchivePlan, session: Fields) -> None:

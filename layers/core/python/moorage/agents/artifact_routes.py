@@ -57,7 +57,7 @@ async def content(request: Request, caller: Caller, session_id: str, artifact_id
 @router.delete(_ONE, "deleteAgentSessionArtifact", "Delete an artifact; its turn does not publish it again")
 async def delete(caller: Caller, session_id: str, artifact_id: str) -> Deleted[Literal["agent.session.artifact.deleted"]]:
     session = await caller.runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    await delete_artifact(caller.runtime, session, await caller.runtime.stores.agent_sessions.artifact(session, artifact_id))
+    await delete_artifact(caller.runtime.stores, session, await caller.runtime.stores.agent_sessions.artifact(session, artifact_id))
     return deleted(artifact_id, "agent.session.artifact.deleted")
 
 

@@ -40,7 +40,7 @@ async def publish(runtime: Runtime, session: SessionRecord, turn: TurnRecord) ->
     """Publish what is not published yet of a turn. What cannot be stored is left out, and told to the operator."""
     if session.container_id is None:
         return
-    standing = await standing_of(runtime, session, turn)
+    standing = await standing_of(runtime.stores, session, turn)
     if not standing.is_over or status_of(standing) != "completed":
         return
     left = await _left(runtime, standing, turn)
@@ -61,11 +61,11 @@ async def _left(runtime: Runtime, standing: Standing, turn: TurnRecord) -> Seque
     session = standing.session
     assert session.container_id is not None
     container = await runtime.computers.containers.peek(session.tenant_id, session.container_id)
-    first = await snapshot_of(runtime, session.tenant_id, turn.responses[0])
+    first = await snapshot_of(runtime.stores, session.tenant_id, turn.responses[0])
     if container is None or first is None:
         return ()
     following = await runtime.stores.agent_sessions.turn(session, turn.number + 1)
-    after = None if following is None else await snapshot_of(runtime, session.tenant_id, following.responses[0])
+    after = None if following is None else await snapshot_of(runtime.stores, session.tenant_id, following.responses[0])
     if after is None:
         rows = await runtime.computers.containers.files_of(session.tenant_id, session.container_id)
     else:

@@ -26,6 +26,7 @@ from moorage.loop.notes import Notes
 from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
+from moorage.stores import Stores
 from moorage.wire.queries import PageQuery
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
@@ -51,7 +52,7 @@ class _ExportedSession:
 async def export(runtime: Runtime, tenant_id: str, agent_id: str) -> AsyncIterator[bytes]:
     """The archive. Raises :class:`~moorage.errors.ApiError` before the first piece where there is none."""
     agent = await runtime.stores.agents.get(tenant_id, agent_id)
-    sessions = [await _looked_at(runtime, session) for session in await _sessions_of(runtime, agent)]
+    sessions = [await _looked_at(runtime, session) for session in await _sessions_of(runtime.stores, agent)]
     size = sum(found.bytes_of_files for found in sessions)
     if size > limits.FILE_BYTES_MAX:
         raise export_too_large("bytes of files", limits.FILE_BYTES_MAX)
@@ -70,14 +71,12 @@ async def export(runtime: Runtime, tenant_id: str, agent_id: str) -> AsyncIterat
     yield writer.end()
 
 
-async def _sessions_of(runtime: Runtime, agent: AgentRecord) -> list[SessionRecord]:
+async def _sessions_of(stores: Stores, agent: AgentRecord) -> list[SessionRecord]:
     """Oldest first."""
     found: list[SessionRecord] = []
     page, has_more = PageQuery(limit=limits.PAGE_ITEMS_MAX, order="asc"), True
     while has_more:
-        sessions, has_more = await runtime.stores.agent_sessions.page(
-            agent.tenant_id, page, lambda record: record["agent_id"] == agent.id
-        )
+        sessions, has_more = await stores.agent_sessions.page(agent.tenant_id, page, lambda record: record["agent_id"] == agent.id)
         found += sessions
         if len(found) > limits.AGENT_EXPORT_SESSIONS_MAX:
             raise export_too_large("sessions", limits.AGENT_EXPORT_SESSIONS_MAX)
@@ -87,7 +86,7 @@ async def _sessions_of(runtime: Runtime, agent: AgentRecord) -> list[SessionReco
 
 
 async def _looked_at(runtime: Runtime, session: SessionRecord) -> _ExportedSession:
-    standing = await stand(runtime, session)
+    standing = await stand(runtime.stores, session)
     if not (standing.is_over or standing.open_calls) or await runtime.stores.agent_sessions.inputs(session):
         raise export_busy(session.id)
     await publish_last(runtime, session)
@@ -97,16 +96,16 @@ async def _looked_at(runtime: Runtime, session: SessionRecord) -> _ExportedSessi
     container_id = session.container_id
     files = [] if container_id is None else await runtime.computers.containers.files_of(session.tenant_id, container_id)
     numbers = {turn.number for turn in turns}
-    artifacts = [each for each in await _artifacts_of(runtime, session) if each.turn_number in numbers]
+    artifacts = [each for each in await _artifacts_of(runtime.stores, session) if each.turn_number in numbers]
     return _ExportedSession(session, turns, files, artifacts)
 
 
-async def _artifacts_of(runtime: Runtime, session: SessionRecord) -> list[ArtifactRecord]:
+async def _artifacts_of(stores: Stores, session: SessionRecord) -> list[ArtifactRecord]:
     found: list[ArtifactRecord] = []
     has_more = True
     while has_more:
         page = PageQuery(limit=limits.PAGE_ITEMS_MAX, order="asc", after=found[-1].id if found else None)
-        more, has_more = await runtime.stores.agent_sessions.artifacts(session, page, None)
+        more, has_more = await stores.agent_sessions.artifacts(session, page, None)
         found += more
         if len(found) > limits.AGENT_EXPORT_ARTIFACTS_MAX:
             raise export_too_large("artifacts of one session", limits.AGENT_EXPORT_ARTIFACTS_MAX)
@@ -118,11 +117,11 @@ async def _session(runtime: Runtime, writer: ArchiveWriter, folder: str, exporte
     async for piece in writer.text(f"{folder}/session.json", await as_json(await _facts(runtime, exported))):
         yield piece
     if session.begins_with:
-        async for piece in writer.text(f"{folder}/past.jsonl", await _response(runtime, session, session.begins_with)):
+        async for piece in writer.text(f"{folder}/past.jsonl", await _response(runtime.stores, session, session.begins_with)):
             yield piece
     for number, turn in enumerate(exported.turns, 1):
         for position, response_id in enumerate(turn.responses, 1):
-            said = await _response(runtime, session, response_id)
+            said = await _response(runtime.stores, session, response_id)
             async for piece in writer.text(response_name(folder, number, position), said):
                 yield piece
     for position, row in enumerate(exported.files, 1):
@@ -149,7 +148,7 @@ async def _facts(runtime: Runtime, exported: _ExportedSession) -> dict[str, Any]
         "settings": dict(session.settings),
         "metadata": dict(session.metadata),
         "left_out": [*left_out, *(["vaults"] if session.vault_ids else [])],
-        "turns": [await _turn(runtime, session, turn) for turn in exported.turns],
+        "turns": [await _turn(runtime.stores, session, turn) for turn in exported.turns],
         "files": [{"path": environment_path(row.path), "bytes": row.bytes} for row in exported.files],
         "artifacts": [
             {"turn": each.turn_number, "path": environment_path(each.path), "bytes": each.bytes, "created_at": each.created_at}
@@ -179,8 +178,8 @@ async def _environment(runtime: Runtime, session: SessionRecord) -> tuple[dict[s
     return {"container_id": session.container_id, **kept}, left_out
 
 
-async def _turn(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> dict[str, Any]:
-    standing = await standing_of(runtime, session, turn)
+async def _turn(stores: Stores, session: SessionRecord, turn: TurnRecord) -> dict[str, Any]:
+    standing = await standing_of(stores, session, turn)
     cost = standing.cost
     return {
         "id": turn.id,
@@ -198,9 +197,9 @@ def _tokens(used: TokenUsage) -> dict[str, int]:
     return asdict(used)
 
 
-async def _response(runtime: Runtime, session: SessionRecord, response_id: str) -> bytes:
+async def _response(stores: Stores, session: SessionRecord, response_id: str) -> bytes:
     """A response in JSON lines: what is true of it, and its items."""
-    snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+    snapshot = await snapshot_of(stores, session.tenant_id, response_id)
     if snapshot is None:
         return orjson.dumps({"id": response_id, "status": "deleted", "ended_at_ms": 0})
     if not snapshot.is_final or snapshot.last is None:
@@ -209,7 +208,7 @@ async def _response(runtime: Runtime, session: SessionRecord, response_id: str) 
     lines: list[bytes] = [orjson.dumps(_head(snapshot, snapshot.last.at_ms))]
     past = stored.input_items[: stored.recent_items]
     for of, items in (("past", past), ("input", stored.own_input), ("output", final["output"])):
-        lines += [await as_json({"of": of, "item": item}) for item in await _opened(runtime, session, items)]
+        lines += [await as_json({"of": of, "item": item}) for item in await _opened(stores, session, items)]
     said = b"\n".join(lines)
     if len(said) > limits.AGENT_ARCHIVE_TEXT_BYTES_MAX:
         raise export_too_large("bytes of one response", limits.AGENT_ARCHIVE_TEXT_BYTES_MAX)
@@ -227,14 +226,14 @@ def _head(snapshot: Snapshot, ended_at_ms: int) -> dict[str, Any]:
     return head if reason is None else head | {"incomplete_reason": reason}
 
 
-async def _opened(runtime: Runtime, session: SessionRecord, items: Sequence[Item]) -> list[Item]:
+async def _opened(stores: Stores, session: SessionRecord, items: Sequence[Item]) -> list[Item]:
     """The items whole, what this deployment has sealed of them in clear text."""
     found: list[Item] = []
-    for item in await runtime.stores.contents_of(session.tenant_id).items(items):
+    for item in await stores.contents_of(session.tenant_id).items(items):
         sealed = item.get("encrypted_content")
-        text = None if sealed is None else await beside(len(sealed), lambda: runtime.stores.sealer.open(session.tenant_id, sealed))  # noqa: B023
+        text = None if sealed is None else await beside(len(sealed), lambda: stores.sealer.open(session.tenant_id, sealed))  # noqa: B023
         if text is not None and item["type"] == "compaction":
             notes = await beside(len(text), partial(Notes.unpacked, text))
-            text = replace(notes, recent=tuple(await _opened(runtime, session, notes.recent))).packed() if notes.recent else text
+            text = replace(notes, recent=tuple(await _opened(stores, session, notes.recent))).packed() if notes.recent else text
         found.append(item if text is None else {**item, "encrypted_content": text, OPENED: True})
     return found

@@ -60,7 +60,7 @@ async def import_agent(
 ) -> ImportedAgent:
     """Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
     plan = await read_plan(runtime, file)
-    credentials = await credentials_in(runtime, file.tenant_id, vault_ids)
+    credentials = await credentials_in(runtime.stores, file.tenant_id, vault_ids)
     work = _Import(runtime, file, plan, vault_ids, credentials, keeps_network, key_id, runtime.stores.agents.new_id())
     try:
         return await work.run()

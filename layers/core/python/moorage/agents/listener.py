@@ -17,7 +17,7 @@ _PASSES: Final = "rate_limit_exceeded"
 def attend(runtime: Runtime) -> Runtime:
     """Let sessions go on when their responses end: for every process that ends responses."""
     runtime.sessions_listener = partial(_ended, runtime)
-    runtime.sessions_claim = partial(is_wanted, runtime)
+    runtime.sessions_claim = partial(is_wanted, runtime.stores)
     runtime.session_automations = partial(act, runtime)
     return runtime
 

@@ -21,6 +21,7 @@ from moorage.loop.notes import carried, reader
 from moorage.loop.past_responses import as_of
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
+from moorage.stores import Stores
 from moorage.vaults.choice import credentials_in
 from moorage.vaults.variables import with_variables
 from moorage.wire.requests import parse_create
@@ -39,7 +40,7 @@ class _Place:
 async def fork(runtime: Runtime, session: SessionRecord, turn: TurnRecord | None, *, key_id: str) -> SessionRecord:
     """The new session, stored. ``turn`` is the one to go on from, by default the last one that has ended. Raises
     :class:`~moorage.errors.ApiError`; nothing is left behind then."""
-    standing = await _ended(runtime, session, turn)
+    standing = await _ended(runtime.stores, session, turn)
     assert standing.turn is not None
     ended = standing.snapshot
     if ended is None:
@@ -55,7 +56,7 @@ async def fork(runtime: Runtime, session: SessionRecord, turn: TurnRecord | None
     )
     place = await _place(runtime, session, ended)
     try:
-        items = await _said(runtime, standing.turn, ended, place.container)
+        items = await _said(runtime.stores, standing.turn, ended, place.container)
         first = await _holder(runtime, new, ended, items, key_id)
     except BaseException:
         if place.container is not None:
@@ -72,11 +73,11 @@ async def fork(runtime: Runtime, session: SessionRecord, turn: TurnRecord | None
     return new
 
 
-async def _ended(runtime: Runtime, session: SessionRecord, turn: TurnRecord | None) -> Standing:
+async def _ended(stores: Stores, session: SessionRecord, turn: TurnRecord | None) -> Standing:
     """The turn as it stands. Raises :class:`ApiError` if it goes on, and if there is none that has ended."""
-    wanted = [turn] if turn is not None else await runtime.stores.agent_sessions.turns(session, descending=True, limit=2)
+    wanted = [turn] if turn is not None else await stores.agent_sessions.turns(session, descending=True, limit=2)
     for each in wanted:
-        standing = await standing_of(runtime, session, each)
+        standing = await standing_of(stores, session, each)
         if standing.is_over:
             return standing
     message = "No turn of this session has ended yet" if turn is None else f"Turn '{turn.id}' has not ended yet"
@@ -94,17 +95,17 @@ async def _place(runtime: Runtime, session: SessionRecord, ended: Snapshot) -> _
     at_ms = (await as_of(runtime, ended, None)).boundary.files_at_ms
     if at_ms is None:
         raise past_unknown(source.id)
-    credentials = await credentials_in(runtime, session.tenant_id, session.vault_ids)
-    policy = with_variables(runtime, policy_of(source), credentials)
+    credentials = await credentials_in(runtime.stores, session.tenant_id, session.vault_ids)
+    policy = with_variables(runtime.stores, policy_of(source), credentials)
     return _Place(*await runtime.computers.containers.copy(source, at_ms=at_ms, network_policy=policy))
 
 
-async def _said(runtime: Runtime, turn: TurnRecord, ended: Snapshot, container: ContainerRecord | None) -> list[Item]:
+async def _said(stores: Stores, turn: TurnRecord, ended: Snapshot, container: ContainerRecord | None) -> list[Item]:
     """What was said up to the end of the turn, as if its calls had run in the fork's environment."""
     stored = ended.stored
     answers = [{**item, "id": ids.new_turn_item_id("fco", turn.number)} for item in answers_of(ended, {})]
-    chain = await runtime.stores.responses.chain(stored.tenant_id, stored.response_id)
-    items = carried([*chain_items(chain.parts, then=answers), *answers], reader(runtime, stored.tenant_id))
+    chain = await stores.responses.chain(stored.tenant_id, stored.response_id)
+    items = carried([*chain_items(chain.parts, then=answers), *answers], reader(stores, stored.tenant_id))
     if container is None or stored.container_id is None:
         return items
     check_copies(items)

@@ -19,6 +19,7 @@ from moorage.environments.shapes import HostedEnvironment, NoEnvironment
 from moorage.runtime import Runtime
 from moorage.store import keys
 from moorage.store.responses import Snapshot
+from moorage.stores import Stores
 from moorage.tools.approval_text import asked
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
@@ -173,7 +174,7 @@ def session_object(
     return cast("AgentSession", said)
 
 
-async def actions_of(runtime: Runtime, standing: Standing) -> list[dict[str, Any]]:
+async def actions_of(stores: Stores, standing: Standing) -> list[dict[str, Any]]:
     """What the client has to do for the turn to go on."""
     turn = standing.turn
     if turn is None:
@@ -182,10 +183,10 @@ async def actions_of(runtime: Runtime, standing: Standing) -> list[dict[str, Any
     if not standing.awaits or standing.snapshot is None:
         return calls
     stored = standing.snapshot.stored
-    known = await runtime.stores.approvals.those(stored, standing.awaits)
+    known = await stores.approvals.those(stored, standing.awaits)
     waiting = [known[each] for each in standing.awaits if each in known and known[each].is_waiting]
     lanes = sorted({keys.lane_of(each.step) for each in waiting})
-    read = await asyncio.gather(*(runtime.stores.steps.read(stored.tenant_id, stored.response_id, lane=lane) for lane in lanes))
+    read = await asyncio.gather(*(stores.steps.read(stored.tenant_id, stored.response_id, lane=lane) for lane in lanes))
     items = {lane: progress.items for lane, progress in zip(lanes, read, strict=True)}
     return [*calls, *(_question(turn, each.id, question_of(each, items[keys.lane_of(each.step)])) for each in waiting)]
 

@@ -26,7 +26,7 @@ async def owned_past(
     if is_young and len(previous.stored.ancestors) + 1 < limits.AGENT_SESSION_CHAIN_MAX:
         return None
     chain = await runtime.stores.responses.chain(session.tenant_id, previous.stored.response_id)
-    return carried(chain_items(chain.parts, then=then), reader(runtime, session.tenant_id))
+    return carried(chain_items(chain.parts, then=then), reader(runtime.stores, session.tenant_id))
 
 
 def root_of(session: SessionRecord, turn: TurnRecord | None, stored: StoredResponse) -> int:

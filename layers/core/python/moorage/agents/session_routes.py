@@ -64,9 +64,11 @@ from moorage.loop import paused
 from moorage.loop.budget import check_budget
 from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
+from moorage.model.catalog import ModelCatalog
 from moorage.parallel import Breath, as_json, beside, side_by_side
 from moorage.runtime import Runtime
 from moorage.store.listing import page_of
+from moorage.stores import Stores
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.events import filled, one_line
 from moorage.wire.responses import deleted, list_object
@@ -101,7 +103,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
         raise invalid_value("stream_options", "it is only allowed together with 'stream': true.")
     budget = _budget(given, sent) or None
     session = replace(await new_session(runtime, caller.tenant_id, given, size=len(body)), budget=budget)
-    _check_budget(runtime, session.settings, budget)
+    _check_budget(runtime.models.catalog, session.settings, budget)
     if budget is not None:  # Before its session: what dies between leaves none that nothing bounds.
         await runtime.stores.budgets.put(caller.tenant_id, budget_scope(session), budget)
     await sessions.create(session)
@@ -116,7 +118,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
         return JsonResponse(await _as_object(runtime, session))
     reader = SessionReader(runtime, session, await environment_object(runtime, session), Cursor(0, 0), ends=True)
     hides = given.get("stream_options", {}).get("include_obfuscation", True)
-    return sse.stream(_pieces(reader, obfuscates=hides, until=until_of(runtime)))
+    return sse.stream(_pieces(reader, obfuscates=hides, until=until_of(runtime.settings)))
 
 
 @router.get(
@@ -155,7 +157,7 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
             settings = _changed(session.settings, given["agent"], sent["agent"])
             await check_settings(runtime, caller.tenant_id, settings, len(body))
             check_place(settings, has_environment=session.container_id is not None)
-        _check_budget(runtime, settings or session.settings, budget)
+        _check_budget(runtime.models.catalog, settings or session.settings, budget)
         if settings is None and metadata is None and budget is None:
             return await _as_object(runtime, session)
         changed = await runtime.stores.agent_sessions.update(session, settings=settings, metadata=metadata, budget=budget)
@@ -169,7 +171,7 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
 async def _set_budget(runtime: Runtime, session: SessionRecord, budget: Mapping[str, Any]) -> None:
     """What was used so far stays counted. A turn that stands still for want of it goes on."""
     await runtime.stores.budgets.put(session.tenant_id, budget_scope(session), budget)
-    standing = await stand(runtime, session)
+    standing = await stand(runtime.stores, session)
     if standing.is_running and standing.snapshot is not None and standing.snapshot.stored.is_pause_requested:
         await paused.resume(runtime, standing.snapshot.stored)
 
@@ -195,7 +197,7 @@ async def fork_session(caller: Caller, session_id: str, body: RawBody) -> AgentS
     """An extension."""
     runtime, given = caller.runtime, FORK_SESSION.body(body or b"{}")
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    turn = await _turn(runtime, session, given["turn_id"]) if "turn_id" in given else None
+    turn = await _turn(runtime.stores, session, given["turn_id"]) if "turn_id" in given else None
     forked = await fork(runtime, session, turn, key_id=caller.key_id)
     await tell_beginning(runtime, forked)
     return await _as_object(runtime, forked)
@@ -227,11 +229,11 @@ async def create_events(request: Request, caller: Caller, session_id: str, body:
     if (mark := getattr(request.state, MARK, None)) is not None:
         offer = offer.marked(mark)
         since = getattr(request.state, SINCE, None)
-        if since is not None and await was_taken(runtime, session, offer, since):
+        if since is not None and await was_taken(runtime.stores, session, offer, since):
             return JsonResponse({}, status_code=202)
     if results:
-        check_results(await stand(runtime, session), results)
-    await check_approvals(runtime, session, [event["request_id"] for event in decisions])
+        check_results(await stand(runtime.stores, session), results)
+    await check_approvals(runtime.stores, session, [event["request_id"] for event in decisions])
     for event in decisions:
         await answer_approval(runtime, session, event["request_id"], event["response"]["decision"], caller.key_id)
     if "cancel" in by_type:
@@ -261,11 +263,11 @@ async def stream_events(
     after = wanted.after if last is None else last
     cursor = None
     if after is not None and after.startswith("turn_"):
-        cursor = Cursor((await _turn(runtime, session, after)).number, 0)
+        cursor = Cursor((await _turn(runtime.stores, session, after)).number, 0)
     elif after is not None:
         cursor = Cursor.of(after, "after")
     reader = SessionReader(runtime, session, await environment_object(runtime, session), cursor)
-    return sse.stream(_pieces(reader, obfuscates=wanted.include_obfuscation, until=until_of(runtime)))
+    return sse.stream(_pieces(reader, obfuscates=wanted.include_obfuscation, until=until_of(runtime.settings)))
 
 
 async def _pieces(reader: SessionReader, *, obfuscates: bool, until: float | None) -> AsyncGenerator[BodyPiece, None]:
@@ -302,11 +304,11 @@ def _written(event: Event, *, obfuscates: bool) -> bytes:
 async def list_turns(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Turn]:
     runtime = caller.runtime
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    beyond = None if page.after is None else (await _turn(runtime, session, page.after)).number
+    beyond = None if page.after is None else (await _turn(runtime.stores, session, page.after)).number
     turns = await runtime.stores.agent_sessions.turns(session, beyond=beyond, descending=page.order == "desc", limit=page.limit + 1)
 
     async def shown(turn: TurnRecord) -> Turn:
-        return turn_object(await standing_of(runtime, session, turn), turn)
+        return turn_object(await standing_of(runtime.stores, session, turn), turn)
 
     found = await side_by_side(shown, turns[: page.limit], at_once=limits.RECORDS_UNPACKED_AT_ONCE)
     return list_object(found, has_more=len(turns) > page.limit)
@@ -317,31 +319,31 @@ async def retrieve_turn(caller: Caller, session_id: str, turn_id: str) -> Turn:
     """Also of a subagent."""
     runtime = caller.runtime
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    if (found := await _turn_of_subagent(runtime, session, turn_id)) is not None:
+    if (found := await _turn_of_subagent(runtime.stores, session, turn_id)) is not None:
         return cast("Turn", await turn_answer(runtime, session, *found))
-    turn = await _turn(runtime, session, turn_id)
-    return turn_object(await standing_of(runtime, session, turn), turn)
+    turn = await _turn(runtime.stores, session, turn_id)
+    return turn_object(await standing_of(runtime.stores, session, turn), turn)
 
 
 @router.get(f"{_ONE}/turns/{{turn_id}}/items", "listAgentSessionTurnItems", "The items of a turn")
 async def list_turn_items(caller: Caller, session_id: str, turn_id: str, page: AnyPage) -> ListOf[Item]:
     runtime = caller.runtime
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    if (found := await _turn_of_subagent(runtime, session, turn_id)) is not None:
+    if (found := await _turn_of_subagent(runtime.stores, session, turn_id)) is not None:
         return page_of(found[0].items(turn_id), page)
-    return page_of(await _items(runtime, session, await _turn(runtime, session, turn_id)), page)
+    return page_of(await _items(runtime.stores, session, await _turn(runtime.stores, session, turn_id)), page)
 
 
 @router.get(f"{_ONE}/items", "listAgentSessionItems", "The items of a session, of all its turns")
 async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Item]:
     runtime = caller.runtime
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    number = 0 if page.after is None else await _turn_of(runtime, session, page.after)
+    number = 0 if page.after is None else await _turn_of(runtime.stores, session, page.after)
 
     async def of_turn(turn: TurnRecord) -> list[Item]:
-        return await _items(runtime, session, turn)
+        return await _items(runtime.stores, session, turn)
 
-    return await page_of_turns(runtime, session, page, of_turn, lambda _: number)
+    return await page_of_turns(runtime.stores, session, page, of_turn, lambda _: number)
 
 
 @router.get(f"{_ONE}/traces", "listAgentSessionTraces", "The traces of a session's turns that have ended, as OTLP's JSON")
@@ -349,7 +351,7 @@ async def list_traces(caller: Caller, session_id: str, page: AnyPage) -> ListOf[
     """``after`` is a turn's id. A page is shorter than asked for if its traces are long."""
     runtime = caller.runtime
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    beyond = None if page.after is None else (await _turn(runtime, session, page.after)).number
+    beyond = None if page.after is None else (await _turn(runtime.stores, session, page.after)).number
     turns = await runtime.stores.agent_sessions.turns(session, beyond=beyond, descending=page.order == "desc", limit=page.limit + 1)
     found: list[SessionTrace] = []
     size, taken = 0, 0
@@ -365,40 +367,40 @@ async def list_traces(caller: Caller, session_id: str, page: AnyPage) -> ListOf[
 
 async def _trace(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> SessionTrace | None:
     """Those of a turn's responses together; None as long as it has not ended."""
-    if not (await standing_of(runtime, session, turn)).is_over:
+    if not (await standing_of(runtime.stores, session, turn)).is_over:
         return None
     spans: list[Any] = []
     for response_id in turn.responses:
-        snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+        snapshot = await snapshot_of(runtime.stores, session.tenant_id, response_id)
         if snapshot is not None and snapshot.is_final:
             spans += whole_document(runtime.settings, snapshot, await unroll(runtime, snapshot))["resourceSpans"]
     otlp = {"resourceSpans": spans}
     return {"id": turn.id, "object": "agent.session.trace", "session_id": session.id, "created_at": turn.created_at, "otlp": otlp}
 
 
-async def _items(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> list[Item]:
+async def _items(stores: Stores, session: SessionRecord, turn: TurnRecord) -> list[Item]:
     """All items of a turn, as far as they have come; of one with a team, those of its root agent."""
-    if team_setting(session.settings)["enabled"] and (team := await team_of(runtime, session, turn, is_timed=False)) is not None:
+    if team_setting(session.settings)["enabled"] and (team := await team_of(stores, session, turn, is_timed=False)) is not None:
         return team.items(turn.id)
 
     async def one(response_id: str) -> tuple[Sequence[Item], Sequence[Item], bool]:
-        snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+        snapshot = await snapshot_of(stores, session.tenant_id, response_id)
         if snapshot is None:
             return (), (), False
         stored = snapshot.stored
-        contents = runtime.stores.contents_of(session.tenant_id, frozenset(stored.parameters.include))
+        contents = stores.contents_of(session.tenant_id, frozenset(stored.parameters.include))
         given = await contents.items(stored.own_input)
         if snapshot.is_final:
             ended = await contents.response(snapshot.final_object)
             has_answered = ended["status"] == "completed" and not Standing(session, turn, snapshot).open_calls
             return given, ended["output"], has_answered
-        done = (await runtime.stores.steps.read(stored.tenant_id, stored.response_id)).items
+        done = (await stores.steps.read(stored.tenant_id, stored.response_id)).items
         return given, await contents.items([done[index] for index in sorted(done)]), False
 
     return items_of_turn(turn.id, await side_by_side(one, turn.responses, at_once=limits.RECORDS_UNPACKED_AT_ONCE))
 
 
-async def _turn_of(runtime: Runtime, session: SessionRecord, item_id: str) -> int:
+async def _turn_of(stores: Stores, session: SessionRecord, item_id: str) -> int:
     """The number of the turn that an item is of; 0 if that is not known. Its id tells of the turn that it was said in, or of its
     response, and what that was given tells of its turn."""
     if item_id.startswith("cmd_"):
@@ -406,24 +408,24 @@ async def _turn_of(runtime: Runtime, session: SessionRecord, item_id: str) -> in
     said_in, response_id = [item_id], ids.response_of(item_id)
     if response_id is not None:
         with suppress(ApiError):
-            said_in = [item["id"] for item in (await runtime.stores.responses.load(session.tenant_id, response_id)).own_input]
+            said_in = [item["id"] for item in (await stores.responses.load(session.tenant_id, response_id)).own_input]
     for each in said_in:
-        turn = await runtime.stores.agent_sessions.turn(session, ids.number_of_turn(each))
+        turn = await stores.agent_sessions.turn(session, ids.number_of_turn(each))
         if turn is not None and (said_in == [item_id] or response_id in turn.responses):
             return turn.number
     return 0
 
 
-async def _turn_of_subagent(runtime: Runtime, session: SessionRecord, turn_id: str) -> tuple[TeamOfTurn, SubagentTurn] | None:
+async def _turn_of_subagent(stores: Stores, session: SessionRecord, turn_id: str) -> tuple[TeamOfTurn, SubagentTurn] | None:
     """None for a turn of the session's own agent, and for what is none."""
     if not team_setting(session.settings)["enabled"]:
         return None
-    turn = await runtime.stores.agent_sessions.turn(session, ids.turn_number(turn_id))
-    return None if turn is None or turn.id == turn_id else await turn_of_subagent(runtime, session, turn_id)
+    turn = await stores.agent_sessions.turn(session, ids.turn_number(turn_id))
+    return None if turn is None or turn.id == turn_id else await turn_of_subagent(stores, session, turn_id)
 
 
-async def _turn(runtime: Runtime, session: SessionRecord, turn_id: str) -> TurnRecord:
-    turn = await runtime.stores.agent_sessions.turn(session, ids.turn_number(turn_id))
+async def _turn(stores: Stores, session: SessionRecord, turn_id: str) -> TurnRecord:
+    turn = await stores.agent_sessions.turn(session, ids.turn_number(turn_id))
     if turn is None or turn.id != turn_id:
         raise turn_not_found(turn_id)
     return turn
@@ -466,9 +468,9 @@ def _budget(given: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]
     return given.get("budget", {}) if "budget" in sent else None
 
 
-def _check_budget(runtime: Runtime, settings: Mapping[str, Any], budget: Mapping[str, Any] | None) -> None:
+def _check_budget(catalog: ModelCatalog, settings: Mapping[str, Any], budget: Mapping[str, Any] | None) -> None:
     """Raises :class:`ApiError` for one that nothing could hold."""
-    check_budget(runtime, settings["model"], budget)
+    check_budget(catalog, settings["model"], budget)
     if team_setting(settings)["enabled"] and "wall_seconds" in (budget or {}):
         raise unsupported_parameter("budget.wall_seconds", "The agents of a team work at the same time: limit 'usd' or tokens.")
 
@@ -478,8 +480,8 @@ def _payer(caller: Caller) -> Payer:
 
 
 async def _as_object(runtime: Runtime, session: SessionRecord) -> AgentSession:
-    standing = await stand(runtime, session)
-    actions = await actions_of(runtime, standing)
+    standing = await stand(runtime.stores, session)
+    actions = await actions_of(runtime.stores, standing)
     if standing.open_calls:
         answered = {call_id for each in await runtime.stores.agent_sessions.inputs(session) for call_id in each.results}
         actions = [action for action in actions if action.get("call_id") not in answered]

@@ -15,6 +15,7 @@ from moorage.errors import container_not_found, invalid_value, missing_parameter
 from moorage.loop.prepare import conceal
 from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
+from moorage.stores import Stores
 from moorage.telemetry import tell
 from moorage.tools.computer import availability
 from moorage.vaults.choice import credentials_in
@@ -30,11 +31,11 @@ async def new_session(
 ) -> SessionRecord:
     """A session of ``session_shapes.py: CreateSession``, with its container; who does not store it deletes that. ``size`` is that of
     ``given``, in bytes. Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
-    settings, agent = await agent_of(runtime, tenant_id, given)
+    settings, agent = await agent_of(runtime.stores, tenant_id, given)
     await check_settings(runtime, tenant_id, settings, size)
     environment, vault_ids = given["environment"], tuple(given.get("vault_ids", ()))
     check_place(settings, has_environment=environment["type"] != "none")
-    credentials = await credentials_in(runtime, tenant_id, vault_ids)
+    credentials = await credentials_in(runtime.stores, tenant_id, vault_ids)
     chosen(settings, credentials)
     container = await open_environment(runtime, tenant_id, environment, param="environment", kind="session", credentials=credentials)
     session = runtime.stores.agent_sessions.new(
@@ -78,7 +79,7 @@ async def container_as_asked(runtime: Runtime, session: SessionRecord) -> Contai
     if text is None:
         raise container_not_found(session.container_id or "")
     environment = {name: value for name, value in orjson.loads(text).items() if name != "environment_id"}
-    credentials = await credentials_in(runtime, tenant_id, session.vault_ids)
+    credentials = await credentials_in(runtime.stores, tenant_id, session.vault_ids)
     container = await open_environment(runtime, tenant_id, environment, param="environment", kind="session", credentials=credentials)
     assert container is not None
     return container
@@ -89,7 +90,7 @@ async def tell_beginning(runtime: Runtime, session: SessionRecord) -> None:
     await tell_endpoints(runtime, session, SESSION_CREATED, about="", at_ms=session.created_at * 1000)
 
 
-async def agent_of(runtime: Runtime, tenant_id: str, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, int] | None]:
+async def agent_of(stores: Stores, tenant_id: str, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, int] | None]:
     """The settings of a session's agent, and the saved agent, with its version, that they come from."""
     own: Mapping[str, Any] = given.get("agent", {})
     if "agent_id" not in given:
@@ -98,7 +99,7 @@ async def agent_of(runtime: Runtime, tenant_id: str, given: Mapping[str, Any]) -
         if own.get("model") is None:
             raise missing_parameter("agent.model")
         return set_back(own), None
-    agent = await runtime.stores.agents.get(tenant_id, given["agent_id"], version=given.get("agent_version"), param="agent_id")
+    agent = await stores.agents.get(tenant_id, given["agent_id"], version=given.get("agent_version"), param="agent_id")
     if own.get("model", "") is None:
         raise invalid_value("agent.model", "an agent needs one.")
     if "name" in own:

@@ -98,7 +98,7 @@ class SessionReader:
 
     async def batches(self) -> AsyncGenerator[list[Event], None]:
         """The events that have come, an empty list at each silence. Ends with the session; whoever iterates closes it."""
-        standing = await stand(self.runtime, self.session)
+        standing = await stand(self.runtime.stores, self.session)
         self._awaits_setup = _is_to_be_set_up(await self._container())
         number = 1
         if self.after is None:
@@ -136,7 +136,7 @@ class SessionReader:
         """That the next response cannot begin, once; nothing as long as it can."""
         if self.session.error in ("", self._told_failure):
             return []
-        standing = await stand(self.runtime, self.session)
+        standing = await stand(self.runtime.stores, self.session)
         if not standing.error:
             return []
         self._told_failure = self.session.error
@@ -188,7 +188,7 @@ class SessionReader:
             then = _as_it_was(turn, position, used)
             async for events in self._of_response(projector, then, is_waiting=is_waiting):
                 yield events
-            standing = await standing_of(self.runtime, self.session, then)
+            standing = await standing_of(self.runtime.stores, self.session, then)
             if standing.snapshot is None:
                 standing = await self._without_response(standing)
                 self._number = (position << _EVENTS_BITS) + _ENDS_AT
@@ -199,7 +199,7 @@ class SessionReader:
                 return
             is_waiting = bool(standing.open_calls)
             if is_waiting:
-                waits = self._of_session("requires_action", standing, await actions_of(self.runtime, standing))
+                waits = self._of_session("requires_action", standing, await actions_of(self.runtime.stores, standing))
                 yield self._numbered([waits], is_silent=position < self._silent_to[0])
             following: TurnRecord | None = None
             async for following in self._turn_record(turn.number, after=position + 1):
@@ -232,7 +232,7 @@ class SessionReader:
             opening.append(self._of_session("in_progress", begun))
         if position == 0:
             opening += [self._of_turn_object(name, begun, turn) for name in ("created", "in_progress")]
-        snapshot = await snapshot_of(runtime, tenant_id, turn.current)
+        snapshot = await snapshot_of(runtime.stores, tenant_id, turn.current)
         if (count := turn.resets.get(str(position))) is not None:
             opening.append(await self._reset(turn, count, snapshot))
         contents = runtime.stores.contents_of(tenant_id, frozenset(() if snapshot is None else snapshot.stored.parameters.include))
@@ -372,14 +372,14 @@ class _Parked:
             return []
         self._looked_at = self._now()
         reader = self._reader
-        standing = await standing_of(reader.runtime, reader.session, turn)
+        standing = await standing_of(reader.runtime.stores, reader.session, turn)
         self.is_gone = standing.snapshot is None
         if not standing.is_running or standing.awaits == self._told:
             return []
         self._told = standing.awaits
         if self._told_before is not None and self._told_before.mark == self._mark:
             return []
-        return [self._event(session_status(standing), standing, await actions_of(reader.runtime, standing))]
+        return [self._event(session_status(standing), standing, await actions_of(reader.runtime.stores, standing))]
 
     def _event(self, name: SessionStatus, standing: Standing, actions: Sequence[Mapping[str, Any]]) -> Event:
         shown = session_object(standing, self._reader.environment, actions, name)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moorage.runtime import Runtime
+from moorage.stores import Stores
 from moorage.vaults.choice import credential_for, credentials_in
 from moorage.vaults.store import CredentialRecord
 from moorage.vaults.tokens import bearer_token
@@ -24,10 +25,10 @@ def chosen(settings: Mapping[str, Any], credentials: Sequence[CredentialRecord])
 
 
 async def credentials_of(
-    runtime: Runtime, tenant_id: str, settings: Mapping[str, Any], vault_ids: Sequence[str]
+    stores: Stores, tenant_id: str, settings: Mapping[str, Any], vault_ids: Sequence[str]
 ) -> dict[str, CredentialRecord]:
     """:func:`chosen` of the session's vaults."""
-    return chosen(settings, await credentials_in(runtime, tenant_id, vault_ids)) if vault_ids else {}
+    return chosen(settings, await credentials_in(stores, tenant_id, vault_ids)) if vault_ids else {}
 
 
 async def with_tokens(runtime: Runtime, credentials: Mapping[str, CredentialRecord], tools: Sequence[Tool]) -> list[Tool]:

@@ -29,10 +29,10 @@ async def list_subagents(caller: Caller, session_id: str, page: AnyPage) -> List
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
 
     async def of_turn(turn: TurnRecord) -> list[SubagentOfSession]:
-        team = await team_of(runtime, session, turn)
+        team = await team_of(runtime.stores, session, turn)
         return [] if team is None else [await _shown(runtime, session, team, each) for each in team.subagents]
 
-    return await page_of_turns(runtime, session, page, of_turn, ids.number_of_turn)
+    return await page_of_turns(runtime.stores, session, page, of_turn, ids.number_of_turn)
 
 
 @router.get(_ONE, "retrieveAgentSessionSubagent", "A subagent of a session")
@@ -67,7 +67,7 @@ async def list_turn_items(caller: Caller, session_id: str, subagent_id: str, tur
 
 async def _found(caller: Caller, session_id: str, subagent_id: str) -> tuple[SessionRecord, TeamOfTurn, Subagent]:
     session = await caller.runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    return session, *await team_with(caller.runtime, session, subagent_id)
+    return session, *await team_with(caller.runtime.stores, session, subagent_id)
 
 
 async def _shown(runtime: Runtime, session: SessionRecord, team: TeamOfTurn, subagent: Subagent) -> SubagentOfSession:

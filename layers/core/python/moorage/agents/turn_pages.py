@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from moorage import limits
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.parallel import as_json
-from moorage.runtime import Runtime
 from moorage.store.listing import unknown_after
+from moorage.stores import Stores
 from moorage.wire.answers import ListOf
 from moorage.wire.queries import PageQuery
 from moorage.wire.responses import list_object
@@ -16,7 +16,7 @@ Entry = TypeVar("Entry", bound=Mapping[str, Any])
 
 
 async def page_of_turns(
-    runtime: Runtime,
+    stores: Stores,
     session: SessionRecord,
     page: PageQuery,
     of_turn: Callable[[TurnRecord], Awaitable[Sequence[Entry]]],
@@ -31,9 +31,7 @@ async def page_of_turns(
     if page.after is not None and (number := number_of(page.after)):
         beyond = number + 1 if descending else number - 1
     while len(found) <= page.limit and not is_long:
-        turns = await runtime.stores.agent_sessions.turns(
-            session, beyond=beyond, descending=descending, limit=limits.AGENT_SESSION_TURNS_READ
-        )
+        turns = await stores.agent_sessions.turns(session, beyond=beyond, descending=descending, limit=limits.AGENT_SESSION_TURNS_READ)
         for turn in turns:
             entries = list(await of_turn(turn))
             entries = entries[::-1] if descending else entries

@@ -40,6 +40,7 @@ from moorage.parallel import outweighs, side_by_side, worked
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.stores import Stores
 from moorage.telemetry import tell, tell_error
 from moorage.webhooks.event_types import SESSION_ACTION_REQUIRED, SESSION_FAILED, SESSION_IDLE, SESSION_IN_PROGRESS
 from moorage.wire.events import QUEUED
@@ -193,24 +194,24 @@ class _NextResponse:
     is_same_turn: bool
 
 
-async def stand(runtime: Runtime, session: SessionRecord) -> Standing:
-    turn = await runtime.stores.agent_sessions.last_turn(session)
-    return Standing(session) if turn is None else await standing_of(runtime, session, turn)
+async def stand(stores: Stores, session: SessionRecord) -> Standing:
+    turn = await stores.agent_sessions.last_turn(session)
+    return Standing(session) if turn is None else await standing_of(stores, session, turn)
 
 
-async def standing_of(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> Standing:
+async def standing_of(stores: Stores, session: SessionRecord, turn: TurnRecord) -> Standing:
     """A turn as it stands."""
-    snapshot = await snapshot_of(runtime, session.tenant_id, turn.current)
+    snapshot = await snapshot_of(stores, session.tenant_id, turn.current)
     if snapshot is None or snapshot.is_final or snapshot.stored.agent is None:
         return Standing(session, turn, snapshot)
-    known = await runtime.stores.approvals.of(session.tenant_id, turn.current)
+    known = await stores.approvals.of(session.tenant_id, turn.current)
     return Standing(session, turn, snapshot, tuple(approval.id for approval in known if approval.is_waiting))
 
 
-async def snapshot_of(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot | None:
+async def snapshot_of(stores: Stores, tenant_id: str, response_id: str) -> Snapshot | None:
     """None for a response that was deleted, or has expired."""
     try:
-        return await runtime.stores.responses.snapshot(tenant_id, response_id)
+        return await stores.responses.snapshot(tenant_id, response_id)
     except ApiError:
         return None
 
@@ -225,10 +226,10 @@ async def advance(
     """
     sessions = runtime.stores.agent_sessions
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        standing = await stand(runtime, session)
+        standing = await stand(runtime.stores, session)
         waiting = await sessions.inputs(session)
         if offer is not None:
-            await _check_pending(runtime, standing, waiting, offer.results)
+            await _check_pending(runtime.stores, standing, waiting, offer.results)
         following = _following(standing, waiting, offer or Offer(), may_begin=may_begin or not standing.is_cancelled)
         if following is not None:
             if await _begin(runtime, standing, following, waiting, payer):
@@ -258,23 +259,19 @@ async def _take_up(runtime: Runtime, session: SessionRecord, payer: Payer, *, ma
         await note_error(runtime, session, error, "" if turn is None else turn.current)
 
 
-async def was_taken(runtime: Runtime, session: SessionRecord, offer: Offer, since: int) -> bool:
+async def was_taken(stores: Stores, session: SessionRecord, offer: Offer, since: int) -> bool:
     """Whether a marked offer was taken, or waits, that was made at this time at the earliest (Unix seconds)."""
     marks = tuple(item["id"] for item in (*offer.messages, *offer.results.values()))
     if not marks:
         return False
-    waiting = [
-        item for each in await runtime.stores.agent_sessions.inputs(session) for item in (*each.messages, *each.results.values())
-    ]
+    waiting = [item for each in await stores.agent_sessions.inputs(session) for item in (*each.messages, *each.results.values())]
     if any(item.get("id") in marks for item in waiting):
         return True
     beyond: int | None = None
-    while turns := await runtime.stores.agent_sessions.turns(
-        session, beyond=beyond, descending=True, limit=limits.AGENT_SESSION_TURNS_READ
-    ):
+    while turns := await stores.agent_sessions.turns(session, beyond=beyond, descending=True, limit=limits.AGENT_SESSION_TURNS_READ):
         for turn in turns:
             for response_id in reversed(turn.responses):
-                snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+                snapshot = await snapshot_of(stores, session.tenant_id, response_id)
                 given = [] if snapshot is None else snapshot.stored.own_input
                 if any(item.get("id", "").endswith(marks) for item in given):
                     return True
@@ -288,7 +285,7 @@ async def note_error(runtime: Runtime, session: SessionRecord, error: ApiError, 
     """Why a session cannot go on after a response, if nobody waits for an answer that says so."""
     tell_error(error, "a session cannot go on", session_id=session.id, tenant_id=session.tenant_id)
     await runtime.stores.agent_sessions.note_error(session, error.message, response_id)
-    ended = await snapshot_of(runtime, session.tenant_id, response_id)
+    ended = await snapshot_of(runtime.stores, session.tenant_id, response_id)
     at_ms = session.created_at * 1000 if ended is None or ended.last is None else ended.last.at_ms
     about = f"{response_id} {error.message}"
     await tell_endpoints(runtime, session, SESSION_FAILED, about=about, at_ms=at_ms, response_id=response_id)
@@ -301,7 +298,7 @@ async def tell_end(runtime: Runtime, session: SessionRecord, response_id: str) -
     turn = next((each for each in turns if each.current == response_id), None)
     if turn is None:
         return
-    standing = await standing_of(runtime, session, turn)
+    standing = await standing_of(runtime.stores, session, turn)
     if standing.snapshot is None or standing.snapshot.last is None:
         return
     at_ms = standing.snapshot.last.at_ms
@@ -349,17 +346,17 @@ def answers_of(previous: Snapshot | None, results: Mapping[str, Item]) -> list[I
     return [results.get(call["call_id"]) or output_of(call["call_id"], unanswered, is_failed=True) for call in calls]
 
 
-async def _previous(runtime: Runtime, standing: Standing) -> Snapshot | None:
+async def _previous(stores: Stores, standing: Standing) -> Snapshot | None:
     """The last response of the session that is still kept: one may have been deleted."""
-    sessions, session = runtime.stores.agent_sessions, standing.session
+    sessions, session = stores.agent_sessions, standing.session
     if standing.snapshot is not None:
         return standing.snapshot
     if standing.turn is None:
-        return await snapshot_of(runtime, session.tenant_id, session.begins_with) if session.begins_with else None
+        return await snapshot_of(stores, session.tenant_id, session.begins_with) if session.begins_with else None
     earlier = await sessions.turns(session, beyond=standing.turn.number, descending=True, limit=limits.AGENT_SESSION_TURNS_READ)
     for turn in [standing.turn, *earlier]:
         for response_id in reversed(turn.responses):
-            snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+            snapshot = await snapshot_of(stores, session.tenant_id, response_id)
             if snapshot is not None and snapshot.is_final:
                 return snapshot
     return None
@@ -385,7 +382,7 @@ async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse,
     if begun is None:
         await give_up(runtime, stored)
         return False
-    await start(runtime, stored)
+    await start(runtime.stores, stored)
     if begun.count == 1 or standing.open_calls:
         await tell_endpoints(
             runtime,
@@ -420,7 +417,7 @@ async def _recorded(
 
 async def _written_down(runtime: Runtime, standing: Standing, following: _NextResponse, payer: Payer) -> StoredResponse:
     """A response that nothing runs yet. Until it belongs to a turn it is nobody's: the reaper gives it up (``is_wanted``)."""
-    session, previous = standing.session, await _previous(runtime, standing)
+    session, previous = standing.session, await _previous(runtime.stores, standing)
     if following.is_same_turn and standing.turn is not None and standing.turn.count >= limits.AGENT_TURN_RESPONSES_MAX:
         raise bad_request(f"A turn has at most {limits.AGENT_TURN_RESPONSES_MAX} responses. Cancel it, and begin another one.")
     number = 0 if standing.turn is None else standing.turn.number
@@ -434,7 +431,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
     if previous is not None:
         asked["previous_response_id"] = previous.stored.response_id
         past = await owned_past(runtime, session, standing.turn, previous, items)
-    credentials = await credentials_of(runtime, session.tenant_id, session.settings, session.vault_ids)
+    credentials = await credentials_of(runtime.stores, session.tenant_id, session.settings, session.vault_ids)
     asked["tools"] = await with_tokens(runtime, credentials, asked["tools"])
     asked["tools"] = in_environment(session, asked["tools"])
     parse = partial(parse_create, asked, web_search=runtime.models.web_search)
@@ -449,7 +446,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
         follows=None if standing.turn is None else standing.turn.current,
         session_id=session.id,
     )
-    await write_down(runtime, prepared.stored)
+    await write_down(runtime.stores, prepared.stored)
     return prepared.stored
 
 
@@ -462,14 +459,14 @@ def in_environment(session: SessionRecord, tools: Sequence[Mapping[str, Any]]) -
     return [*own, {"type": "shell", "environment": place}]
 
 
-async def is_wanted(runtime: Runtime, stored: StoredResponse) -> bool:
+async def is_wanted(stores: Stores, stored: StoredResponse) -> bool:
     """Whether a response belongs to a turn of its session: not if the process died that had written it down."""
     assert stored.session_id is not None
     try:
-        session = await runtime.stores.agent_sessions.get(stored.tenant_id, stored.session_id)
+        session = await stores.agent_sessions.get(stored.tenant_id, stored.session_id)
     except ApiError:
         return False
-    turn = await runtime.stores.agent_sessions.last_turn(session)
+    turn = await stores.agent_sessions.last_turn(session)
     return turn is not None and stored.response_id in turn.responses
 
 
@@ -492,23 +489,23 @@ def _is_of(turn_id: str, turn: TurnRecord) -> bool:
     return turn_id == turn.id or ids.turn_number(turn_id) == turn.number
 
 
-async def _check_pending(runtime: Runtime, standing: Standing, waiting: Sequence[WaitingInput], results: Mapping[str, Item]) -> None:
+async def _check_pending(stores: Stores, standing: Standing, waiting: Sequence[WaitingInput], results: Mapping[str, Item]) -> None:
     """Raises :class:`ApiError` for the result of a call that nobody waits for, or that has one."""
     if not results:
         return
     answered = {call_id for each in waiting for call_id in each.results}
-    calls = {call["call_id"] for call in await pending_calls(runtime, standing)} - answered
+    calls = {call["call_id"] for call in await pending_calls(stores, standing)} - answered
     for call_id in results:
         if call_id not in calls:
             raise unknown_tool_call(call_id)
 
 
-async def pending_calls(runtime: Runtime, standing: Standing) -> list[Item]:
+async def pending_calls(stores: Stores, standing: Standing) -> list[Item]:
     """The calls that the client may answer: also of a response that still runs its other calls."""
     if not standing.is_running:
         return standing.open_calls
     assert standing.snapshot is not None
-    folded = fold(await runtime.stores.responses.log_of(standing.snapshot.stored).read_all())
+    folded = fold(await stores.responses.log_of(standing.snapshot.stored).read_all())
     return calls_for_client([folded.items[index] for index in sorted(folded.done)])
 
 
@@ -522,7 +519,7 @@ async def _end_turn(runtime: Runtime, session: SessionRecord) -> bool:
     """End the last turn, whatever its response does meanwhile; False if it had ended."""
     was_active = False
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        standing = await stand(runtime, session)
+        standing = await stand(runtime.stores, session)
         if standing.is_over:
             return was_active
         was_active = True
@@ -535,16 +532,16 @@ async def _end_turn(runtime: Runtime, session: SessionRecord) -> bool:
     raise rate_limited(f"Session '{session.id}' goes on faster than it can be cancelled. Retry later.", _RETRY_SECONDS)
 
 
-async def check_approvals(runtime: Runtime, session: SessionRecord, request_ids: Sequence[str]) -> None:
+async def check_approvals(stores: Stores, session: SessionRecord, request_ids: Sequence[str]) -> None:
     """Raises :class:`ApiError` if one of these is no question of the session, or is answered twice."""
     if len(set(request_ids)) < len(request_ids):
         raise bad_request("A request has one decision: two of these are for the same.", param="events")
     for request_id in request_ids:
         response_id = ids.response_of(request_id) or ""
-        asking = await snapshot_of(runtime, session.tenant_id, response_id)
+        asking = await snapshot_of(stores, session.tenant_id, response_id)
         if asking is None or asking.stored.session_id != session.id:
             raise approval_not_found(request_id)
-        await approvals.find(runtime, session.tenant_id, response_id, request_id)
+        await approvals.find(stores, session.tenant_id, response_id, request_id)
 
 
 async def answer_approval(runtime: Runtime, session: SessionRecord, request_id: str, decision: str, by: str) -> None:
@@ -557,7 +554,7 @@ async def answer_approval(runtime: Runtime, session: SessionRecord, request_id: 
 async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> None:
     """Delete it with its turns and their responses, and with its container. Raises :class:`ApiError` for one that is busy, unless it is
     forced. What breaks off can be repeated."""
-    if not force and not (await stand(runtime, session)).is_over:
+    if not force and not (await stand(runtime.stores, session)).is_over:
         raise agent_session_busy(session.id)
     await runtime.stores.agent_sessions.mark_deleted(session)
     session = await runtime.stores.agent_sessions.get(
@@ -566,7 +563,7 @@ async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> No
     await _end_turn(runtime, session)
 
     async def one(response_id: str) -> None:
-        snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+        snapshot = await snapshot_of(runtime.stores, session.tenant_id, response_id)
         if snapshot is not None:
             await erase(runtime, snapshot.stored)
 
@@ -576,23 +573,23 @@ async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> No
     container_id = session.container_id if session.owns_container else None
     if container_id is not None and await runtime.computers.containers.peek(session.tenant_id, container_id) is not None:
         await runtime.computers.containers.delete(session.tenant_id, container_id)
-    await _delete_artifacts(runtime, session)
+    await _delete_artifacts(runtime.stores, session)
     if session.budget is not None:
         await runtime.stores.budgets.remove(session.tenant_id, budget_scope(session))
     await runtime.stores.agent_sessions.delete(session)
 
 
-async def _delete_artifacts(runtime: Runtime, session: SessionRecord) -> None:
+async def _delete_artifacts(stores: Stores, session: SessionRecord) -> None:
     page = PageQuery(limit=limits.PAGE_ITEMS_MAX, order="asc")
     has_more = True
     while has_more:
-        artifacts, has_more = await runtime.stores.agent_sessions.artifacts(session, page, None)
+        artifacts, has_more = await stores.agent_sessions.artifacts(session, page, None)
         for artifact in artifacts:
-            await delete_artifact(runtime, session, artifact)
+            await delete_artifact(stores, session, artifact)
 
 
-async def delete_artifact(runtime: Runtime, session: SessionRecord, artifact: ArtifactRecord) -> None:
+async def delete_artifact(stores: Stores, session: SessionRecord, artifact: ArtifactRecord) -> None:
     """The file first, so that a deletion that breaks off can be repeated."""
     with passing_over_what_is_gone():
-        await runtime.stores.files.delete(session.tenant_id, artifact.file_id)
-    await runtime.stores.agent_sessions.forget_artifact(session, artifact)
+        await stores.files.delete(session.tenant_id, artifact.file_id)
+    await stores.agent_sessions.forget_artifact(session, artifact)

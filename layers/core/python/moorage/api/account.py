@@ -9,7 +9,7 @@ from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.api.routing import Router
 from moorage.loop.budget import standings
-from moorage.runtime import Runtime
+from moorage.model.catalog import ModelCatalog
 from moorage.store.api_keys import READ
 from moorage.wire.operator_answers import Me, PriceShown
 
@@ -41,13 +41,13 @@ async def me(request: Request, caller: Caller) -> Me:
         },
         "network": {"allowed_domains": list(settings.allowed_egress_domains)},
         "storage": (await runtime.stores.files.stored.standing(caller.tenant_id)).to_json(),
-        "budgets": await standings(runtime, caller.tenant_id, caller.draws_on),
-        "prices": [_price(runtime, model["id"]) for model in runtime.models.catalog.listing()],
+        "budgets": await standings(runtime.stores, caller.tenant_id, caller.draws_on),
+        "prices": [_price(runtime.models.catalog, model["id"]) for model in runtime.models.catalog.listing()],
         "version": __version__,
     }
 
 
-def _price(runtime: Runtime, model: str) -> PriceShown:
+def _price(catalog: ModelCatalog, model: str) -> PriceShown:
     """US dollars per million tokens and per call; null if they are not known."""
-    price = runtime.models.catalog.price_of(model)
+    price = catalog.price_of(model)
     return {"model": model, "price": None if price is None else asdict(price)}

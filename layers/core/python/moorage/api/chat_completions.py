@@ -48,7 +48,7 @@ _OPENINGS: Final = frozenset({CREATED, QUEUED, IN_PROGRESS})
 )
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     runtime = caller.runtime
-    until = until_of(runtime)
+    until = until_of(runtime.settings)
     wanted = await beside(len(body), lambda: parse_chat(body, web_search=runtime.models.web_search))
     notices = wanted.create.notices
     headers = {"x-moorage-notice": " ".join(notices)} if notices else {}

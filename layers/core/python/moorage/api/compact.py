@@ -41,11 +41,13 @@ async def create(caller: Caller, body: RawBody) -> Response:
         previous_response_id=wanted.previous_response_id,
     )
     draw = BudgetDraw(runtime.stores.budgets, tenant_id, ids.new_response_id(runtime.clock()), tuple(map(Scope.of, caller.draws_on)))
-    await draw.first(wanted.model, first_holding(runtime, wanted.model, estimate_items(said.items) if draw.scopes else 0, None))
+    await draw.first(
+        wanted.model, first_holding(runtime.models.catalog, wanted.model, estimate_items(said.items) if draw.scopes else 0, None)
+    )
     used: dict[str, int] = {}
     try:
         response_id, output, usage = await compact(runtime, tenant_id, said.entry, said.items, wanted.instructions)
-        used = used_of(runtime, wanted.model, usage)
+        used = used_of(runtime.models.catalog, wanted.model, usage)
     finally:
         await draw.end(used)
     return JsonResponse(compaction_object(response_id, int(runtime.clock()), output, usage))

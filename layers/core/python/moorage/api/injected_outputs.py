@@ -42,7 +42,7 @@ async def inject(runtime: Runtime, running: RunningResponse, given: list[Any], s
     for call, item in zip(calls, said.input_items, strict=True):
         outputs.setdefault((call.get("agent") or {}).get("agent_name", ROOT_AGENT), []).append(item)
     try:
-        return await team.answer(runtime, stored, outputs)
+        return await team.answer(runtime.stores, stored, outputs)
     except ConditionFailed:
         raise bad_request("One of these calls has its output already.", param="input") from None
 

@@ -47,7 +47,7 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
         tool_choice=wanted.tool_choice,
     )
     await check_tools(runtime, tenant_id, said, wanted.tools)
-    shown = await runtime.stores.contents_of(tenant_id).pictured(visible(said.items, reader(runtime, tenant_id)))
+    shown = await runtime.stores.contents_of(tenant_id).pictured(visible(said.items, reader(runtime.stores, tenant_id)))
     async with runtime.attachments(tenant_id, said.entry) as attachments:
         resolved = await resolve_inputs(runtime, tenant_id, shown, attachments=attachments)
 

@@ -24,6 +24,7 @@ from moorage.api.queries import query_of
 from moorage.api.routing import EVENTS, Router
 from moorage.api.view import ResponseView, listed_item
 from moorage.approvals.decision_routes import ContinuedStream, decided, notice
+from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerFileRecord
 from moorage.errors import ApiError, bad_request, server_error
 from moorage.loop import finish, paused, recover
@@ -35,10 +36,12 @@ from moorage.loop.stop import erase, stop
 from moorage.loop.waiting import reason_of
 from moorage.parallel import beside
 from moorage.runtime import Runtime
+from moorage.settings import Settings
 from moorage.store.budgets import Scope
 from moorage.store.item_contents import Contents
 from moorage.store.listing import part_of
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.stores import Stores
 from moorage.telemetry import tell_error
 from moorage.webhooks import delivery as webhooks
 from moorage.wire.answers import Deleted, Item, ListOf
@@ -85,7 +88,7 @@ async def _go_on(request: Request, caller: Caller, body: bytes, wanted: CreateRe
     view = ResponseView.of(
         (*wanted.include, *stored.parameters.include), runtime.command, include_obfuscation=wanted.include_obfuscation
     )
-    form = AnswerForm(request, runtime, view, {"x-moorage-notice": said} if said else {}, until_of(runtime))
+    form = AnswerForm(request, runtime, view, {"x-moorage-notice": said} if said else {}, until_of(runtime.settings))
     if wanted.stream:
         return form.of_log(stored)
     if wanted.background:
@@ -100,7 +103,7 @@ async def begin(
     runtime = caller.runtime
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     view = ResponseView.of(wanted.include, runtime.command, include_obfuscation=wanted.include_obfuscation)
-    form = AnswerForm(request, runtime, view, headers, until_of(runtime))
+    form = AnswerForm(request, runtime, view, headers, until_of(runtime.settings))
     attempt = await IdempotentCreate.of(request, caller, body)
     earlier = await attempt.earlier()
     if earlier is None:
@@ -114,7 +117,7 @@ async def begin(
     stored = prepared.stored
     request.state.response_id = stored.response_id
     if wanted.background:
-        queued = await start_background(runtime, prepared)
+        queued = await start_background(runtime.stores, prepared)
         return form.of_log(stored) if prepared.is_streamed else JsonResponse(queued, headers=headers)
     run = Foreground(runtime, prepared, until=form.until, attempt=attempt)
     return form.stream_of(run, stored) if wanted.stream else await form.of_run(run, stored)
@@ -129,9 +132,9 @@ async def _give_again(attempt: IdempotentCreate, earlier: Snapshot, form: "Answe
     return form.stream_of(run, stored) if stored.is_streamed else await form.of_run(run, stored)
 
 
-def until_of(runtime: Runtime) -> float | None:
+def until_of(settings: Settings) -> float | None:
     """When (event loop time) the answer to a request that begins now must be over; None for never."""
-    seconds = runtime.settings.stream_seconds_max
+    seconds = settings.stream_seconds_max
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
@@ -281,7 +284,7 @@ async def retrieve(caller: Caller, response_id: str, retrieval: Annotated[Retrie
             f"The response ended with event {snapshot.last.following - 1}: nothing comes after {after}.", param="starting_after"
         )
     contents = runtime.stores.contents_of(caller.tenant_id, view.include)
-    return sse.stream(sse.tail(log, after, view, contents, until=until_of(runtime)))
+    return sse.stream(sse.tail(log, after, view, contents, until=until_of(runtime.settings)))
 
 
 async def _snapshot(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot:
@@ -304,18 +307,18 @@ async def _standing_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, An
         stored,
         status="queued" if is_queued else "in_progress",
         now=int(runtime.clock()),
-        output=await _finished_items(runtime, stored),
+        output=await _finished_items(runtime.stores, stored),
     )
     why = reason_of(stored)
     return standing if why is None else standing | {"waiting_for": why}
 
 
-async def _finished_items(runtime: Runtime, stored: StoredResponse) -> list[dict[str, Any]]:
+async def _finished_items(stores: Stores, stored: StoredResponse) -> list[dict[str, Any]]:
     """Of a response that runs, in output order. The log alone has the order of what the agents of a team have made."""
     if stored.agent is not None:
-        folded = fold(await runtime.stores.responses.log_of(stored).read_all())
+        folded = fold(await stores.responses.log_of(stored).read_all())
         return [folded.items[index] for index in sorted(folded.done)]
-    done = (await runtime.stores.steps.read(stored.tenant_id, stored.response_id)).items
+    done = (await stores.steps.read(stored.tenant_id, stored.response_id)).items
     return [done[index] for index in sorted(done)]
 
 
@@ -376,7 +379,7 @@ async def raise_budget(caller: Caller, response_id: str, wanted: Annotated[Budge
     snapshot = await runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     if snapshot.is_final:
         raise bad_request("The response has ended: its budget is of no use any more.")
-    check_budget(runtime, snapshot.stored.parameters.model, wanted)
+    check_budget(runtime.models.catalog, snapshot.stored.parameters.model, wanted)
     tree = Scope("tree", response_id)
     if str(tree) in snapshot.stored.draws_on:
         await runtime.stores.budgets.put(caller.tenant_id, tree, wanted, expires_at=snapshot.stored.expires_at)
@@ -406,7 +409,7 @@ async def input_items(caller: Caller, response_id: str, page: Annotated[PageWith
 
 async def as_it_was(runtime: Runtime, snapshot: Snapshot, number: int, view: ResponseView) -> dict[str, Any]:
     then = await as_of(runtime, snapshot, number)
-    files = await _files(runtime, snapshot, then)
+    files = await _files(runtime.computers.containers, snapshot, then)
     files_at = None if files is None else then.files_at_ms
     whole = await runtime.stores.contents_of(snapshot.stored.tenant_id, view.include).response(then.response)
     return view.response(whole) | {
@@ -424,14 +427,14 @@ async def as_it_was(runtime: Runtime, snapshot: Snapshot, number: int, view: Res
     }
 
 
-async def _files(runtime: Runtime, snapshot: Snapshot, then: PastResponse) -> list[ContainerFileRecord] | None:
+async def _files(containers: Containers, snapshot: Snapshot, then: PastResponse) -> list[ContainerFileRecord] | None:
     """None if they are not known (any more), and without a container."""
     container_id = snapshot.stored.container_id
     if container_id is None or then.files_at_ms is None:
         return None
     with suppress(ApiError):  # The container was deleted, or that was too long ago.
-        record = await runtime.computers.containers.get(snapshot.stored.tenant_id, container_id)
-        return await runtime.computers.containers.files_at(record, then.files_at_ms)
+        record = await containers.get(snapshot.stored.tenant_id, container_id)
+        return await containers.files_at(record, then.files_at_ms)
     return None
 
 

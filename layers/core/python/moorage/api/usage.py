@@ -56,7 +56,7 @@ async def usage(caller: Caller, wanted: Annotated[UsageQuery, query_of(UsageQuer
     groups = [_as_object(totals[name], embedded[name], rests[name], name, wanted.group_by) for name in names]
     if wanted.split_by:
         groups = [{**each, "parts": _parts(parts[each["id"]], wanted.split_by)} for each in groups]
-    budgets = await standings(caller.runtime, caller.tenant_id, caller.draws_on)
+    budgets = await standings(caller.runtime.stores, caller.tenant_id, caller.draws_on)
     return {**list_object(groups, has_more=False), "budgets": budgets}
 
 

@@ -86,7 +86,7 @@ async def _check(caller: Caller, wanted: CreateRequest, response_id: str, verdic
             raise invalid_length(f"{param}.reason", "string", len(verdict.reason), 0, most)
         if ids.response_of(verdict.approval_id) != response_id:
             raise bad_request("One request answers approvals of one response.", param=f"{param}.approval_request_id")
-        approval = await find(caller.runtime, caller.tenant_id, response_id, verdict.approval_id)
+        approval = await find(caller.runtime.stores, caller.tenant_id, response_id, verdict.approval_id)
         if not approval.is_waiting and (approval.status == "approved") != verdict.approve:
             raise approval_decided(approval.id, approval.status)
 

@@ -64,7 +64,7 @@ def add_approval_page(app: FastAPI) -> None:
 async def _look(request: Request, token: str) -> Response:
     runtime: Runtime = request.app.state.runtime
     link, response_id = await _opened(runtime, token)
-    approval = await find(runtime, link.tenant_id, response_id, link.approval_id)
+    approval = await find(runtime.stores, link.tenant_id, response_id, link.approval_id)
     has_ended = (await runtime.stores.responses.snapshot(link.tenant_id, response_id)).is_final
     return await _page(runtime, approval, refusal=approval_not_needed(approval.id).message if has_ended else "")
 
@@ -82,7 +82,7 @@ async def _decide(request: Request, token: str) -> Response:
     except ApiError as error:
         if error.status != 409:
             raise
-        approval = await find(runtime, link.tenant_id, response_id, link.approval_id)
+        approval = await find(runtime.stores, link.tenant_id, response_id, link.approval_id)
         return await _page(runtime, approval, refusal=error.message, status=error.status)
     return await _page(runtime, approval)
 

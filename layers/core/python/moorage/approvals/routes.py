@@ -82,7 +82,7 @@ async def link_approval(
     runtime = caller.runtime
     if caller.subject:
         raise link_needs_key()
-    approval = await find(runtime, caller.tenant_id, response_id, approval_id)
+    approval = await find(runtime.stores, caller.tenant_id, response_id, approval_id)
     if not approval.is_waiting:
         raise approval_decided(approval_id, approval.status)
     expires_at = int(runtime.clock()) + wanted.get("expires_in_seconds", limits.APPROVAL_LINK_SECONDS_DEFAULT)

@@ -5,7 +5,7 @@ it go on. Of the calls of a round those that need no word run first; then each d
 for the word once more (``tool_step.py``): nothing runs that nobody allowed, whoever sends it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from moorage.state import PendingCall
 from moorage.store import keys
 from moorage.store.audit import AuditKind
 from moorage.store.responses import StoredResponse
+from moorage.stores import Stores
 from moorage.telemetry import tell
 from moorage.tools.mcp import network
 from moorage.webhooks import delivery as webhooks
@@ -46,14 +47,14 @@ async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: S
         ready = tuple(call.call_id for call in calls if call.approval not in {approval.id for approval in waiting})
         if ready or await stand_still(runtime, stored, waiting):
             return ready
-        stored = await seen_as(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id), stored.lane)
+        stored = await seen_as(runtime.stores, await runtime.stores.responses.load(stored.tenant_id, stored.response_id), stored.lane)
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
 
 
 async def _waiting(runtime: Runtime, stored: StoredResponse, step: int, held: Sequence[PendingCall]) -> list[Approval]:
     """The undecided approvals of the calls; a missing question is asked now."""
     known = await runtime.stores.approvals.those(stored, [call.approval for call in held])
-    missing = [_approval(runtime, stored, step, call) for call in held if call.approval not in known]
+    missing = [_approval(runtime.clock, stored, step, call) for call in held if call.approval not in known]
     if missing:
         await runtime.stores.approvals.ask(stored, missing)
     return [approval for approval in (*known.values(), *missing) if approval.is_waiting]
@@ -86,14 +87,14 @@ def _of_session(event: WebhookEvent, session_id: str) -> WebhookEvent:
     return replace(event, id=f"{event.id[:-1]}s", type=SESSION_ACTION_REQUIRED, data=asked, session_id=session_id)
 
 
-def _approval(runtime: Runtime, stored: StoredResponse, step: int, call: PendingCall) -> Approval:
-    return approval_of(runtime, stored, step, call.approval, call_id=call.call_id, call_index=call.call_index, call_type=call.type)
+def _approval(clock: Callable[[], float], stored: StoredResponse, step: int, call: PendingCall) -> Approval:
+    return approval_of(clock, stored, step, call.approval, call_id=call.call_id, call_index=call.call_index, call_type=call.type)
 
 
-def approval_of(runtime: Runtime, stored: StoredResponse, step: int, approval_id: str, **about: Any) -> Approval:
+def approval_of(clock: Callable[[], float], stored: StoredResponse, step: int, approval_id: str, **about: Any) -> Approval:
     """An undecided one, with the request's words about its time."""
     asked = stored.parameters.approvals or {}
-    now = int(runtime.clock())
+    now = int(clock())
     return Approval(
         id=approval_id,
         response_id=stored.response_id,
@@ -122,10 +123,10 @@ def reason(waiting: Sequence[Approval]) -> str:
     return f"It waits for approval {named}: POST /v1/responses/{{id}}/approvals/{{approval_id}}, or 'moorage approvals', decides."
 
 
-async def find(runtime: Runtime, tenant_id: str, response_id: str, approval_id: str) -> Approval:
+async def find(stores: Stores, tenant_id: str, response_id: str, approval_id: str) -> Approval:
     """Raises an :class:`~moorage.errors.ApiError` for an unknown or foreign one, and for one that is gone with its response."""
-    await runtime.stores.responses.load(tenant_id, response_id)
-    approval = await runtime.stores.approvals.get(tenant_id, response_id, approval_id)
+    await stores.responses.load(tenant_id, response_id)
+    approval = await stores.approvals.get(tenant_id, response_id, approval_id)
     if approval is None:
         raise approval_not_found(approval_id)
     return approval
@@ -163,13 +164,13 @@ async def _decided(runtime: Runtime, approval: Approval, decision: ApprovalDecis
         },
     )
     if standing_now.decided_by == decision.by:  # else somebody was faster
-        await _note(runtime, approval, standing_now.status, decision.by)
+        await _note(runtime.stores, approval, standing_now.status, decision.by)
     return standing_now
 
 
-async def _note(runtime: Runtime, approval: Approval, status: str, by: str) -> None:
+async def _note(stores: Stores, approval: Approval, status: str, by: str) -> None:
     answered = {"approval_id": approval.id, "response_id": approval.response_id, "status": status}
-    await runtime.stores.audit.note(AuditKind.APPROVAL_ANSWERED, answered, who=by, tenant_id=approval.tenant_id)
+    await stores.audit.note(AuditKind.APPROVAL_ANSWERED, answered, who=by, tenant_id=approval.tenant_id)
 
 
 def question_of(approval: Approval, items: Mapping[int, Item]) -> Item:
@@ -191,26 +192,28 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     more. Called once a minute; True if it goes on. Harmless to run twice."""
     if await paused.wake(runtime, stored):
         return True
-    due_at = await _due_at(runtime, stored)
+    due_at = await _due_at(runtime.stores, stored)
     if not due_at or runtime.clock() < due_at:
         return False
     over = [
-        approval for approval in await runtime.stores.approvals.of(stored.tenant_id, stored.response_id) if _is_over(runtime, approval)
+        approval
+        for approval in await runtime.stores.approvals.of(stored.tenant_id, stored.response_id)
+        if _is_over(runtime.clock, approval)
     ]
     if any(approval.on_timeout == "cancel" for approval in over):
         await finish.end_from_outside(runtime, stored, status="cancelled")
         for approval in over:
-            await _note(runtime, approval, "cancelled", BY_TIMEOUT)
+            await _note(runtime.stores, approval, "cancelled", BY_TIMEOUT)
         return False
     await _deny(runtime, over)
     return await paused.wake(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
 
 
-async def _due_at(runtime: Runtime, stored: StoredResponse) -> int:
+async def _due_at(stores: Stores, stored: StoredResponse) -> int:
     """When the first of its approvals is waited for no longer; 0 for never."""
     if stored.agent is None:
         return stored.approvals_due_at
-    held = [lane.due_at_ms // 1000 for lane in await runtime.stores.lanes.all(stored) if lane.status == "held" and lane.due_at_ms]
+    held = [lane.due_at_ms // 1000 for lane in await stores.lanes.all(stored) if lane.status == "held" and lane.due_at_ms]
     return min(held, default=0)
 
 
@@ -221,8 +224,8 @@ async def withdraw(runtime: Runtime, stored: StoredResponse, lane: int) -> None:
             await _decided(runtime, approval, ApprovalDecision(False, BY_INTERRUPT, "The agent was interrupted."))
 
 
-def _is_over(runtime: Runtime, approval: Approval) -> bool:
-    return approval.is_waiting and 0 < approval.due_at <= runtime.clock()
+def _is_over(clock: Callable[[], float], approval: Approval) -> bool:
+    return approval.is_waiting and 0 < approval.due_at <= clock()
 
 
 async def _deny(runtime: Runtime, over: Iterable[Approval]) -> None:

@@ -94,7 +94,7 @@ class _WakingAgent:
         runtime, tenant_id = self._runtime, self._tenant_id
         there = await self._own(automation_id)
         if action == "pause":
-            return await changes.pause(runtime, tenant_id, automation_id)
+            return await changes.pause(runtime.stores, tenant_id, automation_id)
         if action == "resume":
             return await changes.resume(runtime, tenant_id, automation_id)
         given: dict[str, Any] = {name: arguments[name] for name in _CHANGEABLE if name in arguments}

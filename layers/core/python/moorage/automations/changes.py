@@ -7,6 +7,7 @@ from moorage.automations.schedule import check_schedule, next_time
 from moorage.automations.store import AutomationRecord
 from moorage.errors import bad_request, invalid_value
 from moorage.runtime import Runtime
+from moorage.stores import Stores
 from moorage.wire.validation import Fields
 
 _SCHEDULES: Final = {"periodic": ("expression", "timezone"), "once": ("run_at",)}
@@ -33,12 +34,12 @@ def change_of(there: AutomationRecord, given: Mapping[str, Any], now: float) -> 
     return {**given, **({"next_at": _next_at(schedule, now)} if there.status == "active" else {})}
 
 
-async def pause(runtime: Runtime, tenant_id: str, automation_id: str) -> AutomationRecord:
+async def pause(stores: Stores, tenant_id: str, automation_id: str) -> AutomationRecord:
     def change(there: AutomationRecord) -> Fields:
         _check_not_over(there)
         return {"status": "paused", "next_at": 0} if there.status == "active" else {}
 
-    return await runtime.stores.automations.change(tenant_id, automation_id, change)
+    return await stores.automations.change(tenant_id, automation_id, change)
 
 
 async def resume(runtime: Runtime, tenant_id: str, automation_id: str) -> AutomationRecord:

@@ -22,6 +22,8 @@ from moorage.errors import ApiError, MoorageError, rate_limited
 from moorage.loop.budget import draws_of
 from moorage.parallel import as_json, side_by_side
 from moorage.runtime import Runtime
+from moorage.store.api_keys import ApiKeys
+from moorage.stores import Stores
 from moorage.telemetry import tell, tell_error
 from moorage.wire.types import Item
 
@@ -72,7 +74,7 @@ async def deliver(runtime: Runtime, invocation: InvocationRecord) -> None:
         if not await automations.is_there(automation):
             await automations.drop(invocation)  # A deletion broke off, and nobody asks for it any more.
             return
-        session = await _taken(runtime, invocation, await _payer(runtime, automation))
+        session = await _taken(runtime, invocation, await _payer(runtime.identity.api_keys, automation))
     except _TargetLost as error:
         tell("automation_pauses", told)
         await automations.end(invocation, error={"code": "target_session_failed", "message": str(error)}, pauses=True)
@@ -90,11 +92,11 @@ async def deliver(runtime: Runtime, invocation: InvocationRecord) -> None:
             await automations.end(invocation)
 
 
-async def _payer(runtime: Runtime, automation: AutomationRecord) -> Payer:
+async def _payer(api_keys: ApiKeys, automation: AutomationRecord) -> Payer:
     """The key that made it, with the budgets that it has now."""
     if automation.subject:
         return Payer(automation.key_id, automation.draws_on)
-    key = await runtime.identity.api_keys.of_id(automation.key_id)
+    key = await api_keys.of_id(automation.key_id)
     if key is None:
         raise ApiError(403, "The API key that made this automation has been revoked, or has run out.", code="api_key_revoked")
     return Payer(automation.key_id, draws_of(automation.tenant_id, automation.key_id, key.budgets))
@@ -110,23 +112,23 @@ async def _taken(runtime: Runtime, invocation: InvocationRecord, payer: Payer) -
     elif is_new:
         session = await runtime.stores.agent_sessions.get(automation.tenant_id, invocation.session_id)
     else:
-        session = await _session(runtime, automation, invocation.session_id)
+        session = await _session(runtime.stores, automation, invocation.session_id)
     if session is not None:
         await advance(runtime, session, payer)
     return session
 
 
-async def _session(runtime: Runtime, automation: AutomationRecord, session_id: str) -> SessionRecord:
+async def _session(stores: Stores, automation: AutomationRecord, session_id: str) -> SessionRecord:
     try:
-        return await runtime.stores.agent_sessions.get(automation.tenant_id, session_id)
+        return await stores.agent_sessions.get(automation.tenant_id, session_id)
     except ApiError as error:
         raise _TargetLost(error.message) from error
 
 
 async def _into_existing(runtime: Runtime, invocation: InvocationRecord) -> SessionRecord | None:
     automation, sessions = invocation.automation, runtime.stores.agent_sessions
-    session = await _session(runtime, automation, automation.target["session_id"])
-    standing = await stand(runtime, session)
+    session = await _session(runtime.stores, automation, automation.target["session_id"])
+    standing = await stand(runtime.stores, session)
     if session_status(standing) == "failed":
         raise _TargetLost(f"Session '{session.id}' has failed: {standing.error}")
     if len(await sessions.inputs(session)) >= limits.AGENT_SESSION_INPUTS_MAX:

@@ -95,7 +95,7 @@ async def remove(caller: Caller, automation_id: str) -> Deleted[Literal["agent.a
 
 @router.post(f"{_ONE}/pause", "pauseAutomation", "Invoke an automation no more", statuses=(404, 409))
 async def pause(caller: Caller, automation_id: str) -> Automation:
-    return automation_object(await changes.pause(caller.runtime, caller.tenant_id, automation_id))
+    return automation_object(await changes.pause(caller.runtime.stores, caller.tenant_id, automation_id))
 
 
 @router.post(f"{_ONE}/resume", "resumeAutomation", "Invoke an automation again", statuses=(404, 409))
@@ -143,9 +143,9 @@ async def _check_target(caller: Caller, target: Mapping[str, Any]) -> None:
         if target["type"] == "existing_session":
             await runtime.stores.agent_sessions.get(tenant_id, target["session_id"], param="session_id")
             return
-        settings, _ = await agent_of(runtime, tenant_id, target)
+        settings, _ = await agent_of(runtime.stores, tenant_id, target)
         await check_settings(runtime, tenant_id, settings, len(await as_json(target)))
-        chosen(settings, await credentials_in(runtime, tenant_id, target.get("vault_ids", ())))
+        chosen(settings, await credentials_in(runtime.stores, tenant_id, target.get("vault_ids", ())))
         await _check_environment(runtime, tenant_id, target["environment"])
     except ApiError as error:
         raise _in_target(error) from error

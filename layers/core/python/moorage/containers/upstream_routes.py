@@ -19,6 +19,7 @@ from moorage.errors import ApiError, UpstreamError, body_too_large
 from moorage.limits import REQUEST_BODY_BYTES_MAX
 from moorage.model.relay import RelayedRequest, relay
 from moorage.runtime import Runtime
+from moorage.stores import Stores
 from moorage.wire.resources import AddContainerFile
 from moorage.wire.validation import JsonValidator
 
@@ -64,12 +65,12 @@ async def _elsewhere(request: Request, path: str) -> Response | None:
         return None
     upstream = runtime.models.catalog.upstream_of(runtime.models.catalog.resolve(model), runtime.models.http)
     try:
-        return _passed_back(request, await relay(upstream, await _passed(request, path, runtime)))
+        return _passed_back(request, await relay(upstream, await _passed(request, path, runtime.stores)))
     except UpstreamError as error:
         raise failure(error.code, error.message, error.param, error.retry_after_seconds) from error
 
 
-async def _passed(request: Request, path: str, runtime: Runtime) -> RelayedRequest:
+async def _passed(request: Request, path: str, stores: Stores) -> RelayedRequest:
     headers = {name: request.headers[name] for name in ("range",) if name in request.headers}
     passed = RelayedRequest(request.method, path, request.url.query, headers=headers)
     if request.method != "POST":
@@ -77,16 +78,16 @@ async def _passed(request: Request, path: str, runtime: Runtime) -> RelayedReque
     if is_multipart(request):
         content, kind = await read_body(request), request.headers["content-type"]
     else:
-        content, kind = await _as_form(runtime, request.state.tenant_id, _parse_added.body(await read_body(request)).file_id)
+        content, kind = await _as_form(stores, request.state.tenant_id, _parse_added.body(await read_body(request)).file_id)
     return RelayedRequest(request.method, path, content=content, headers={"content-type": kind})
 
 
-async def _as_form(runtime: Runtime, tenant_id: str, file_id: str) -> tuple[bytes, str]:
+async def _as_form(stores: Stores, tenant_id: str, file_id: str) -> tuple[bytes, str]:
     """A file of ours as an upload: the upstream does not know it."""
-    file = await runtime.stores.files.get(tenant_id, file_id)
+    file = await stores.files.get(tenant_id, file_id)
     if file.bytes > REQUEST_BODY_BYTES_MAX:
         raise body_too_large(REQUEST_BODY_BYTES_MAX)
-    content = b"".join([chunk async for chunk in runtime.stores.files.content(file)])
+    content = b"".join([chunk async for chunk in stores.files.content(file)])
     form = httpx.Request("POST", "http://upstream", files={"file": (file.filename, content, "application/octet-stream")})
     return form.read(), form.headers["content-type"]
 

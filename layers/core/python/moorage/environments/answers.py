@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from moorage import limits
+from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerFileRecord, ContainerRecord
 from moorage.environments.opening import environment_path
 from moorage.environments.shapes import (
@@ -24,6 +25,7 @@ from moorage.environments.shapes import (
     SkillReferenceAnswer,
 )
 from moorage.runtime import Runtime
+from moorage.settings import Settings
 from moorage.skills.attached_store import ContainerSkill
 
 _SIZES: Final[dict[str, ContainerSize]] = {limit: size for size, limit in limits.ENVIRONMENT_SIZES.items()}  # type: ignore[misc]
@@ -39,11 +41,11 @@ async def environment_of(runtime: Runtime, record: ContainerRecord | None) -> No
         "capability_directories": [],
         "container_size": _SIZES.get(record.memory_limit),
         "desktop": {"enabled": False},
-        "files": await given_files(runtime, record),
-        "network": _network(runtime, record),
+        "files": await given_files(runtime.computers.containers, record),
+        "network": _network(runtime.settings, record),
         "packages": shown_packages(record.packages),
         "plugins": shown_plugins(record.plugins),
-        "skills": await given_skills(runtime, record),
+        "skills": await given_skills(runtime.computers.containers, record),
     }
 
 
@@ -87,9 +89,9 @@ async def info_of(runtime: Runtime, record: ContainerRecord) -> EnvironmentInfo:
         "type": "openai_hosted",
         "status": state["status"],
         "error": state["error"],
-        "files": await given_files(runtime, record),
+        "files": await given_files(runtime.computers.containers, record),
         "plugins": shown_plugins(record.plugins),
-        "skills": await given_skills(runtime, record),
+        "skills": await given_skills(runtime.computers.containers, record),
     }
 
 
@@ -110,9 +112,9 @@ def file_of(row: ContainerFileRecord) -> EnvironmentFile:
     }
 
 
-async def given_files(runtime: Runtime, record: ContainerRecord) -> list[FileByIdAnswer | InlineFileAnswer]:
+async def given_files(containers: Containers, record: ContainerRecord) -> list[FileByIdAnswer | InlineFileAnswer]:
     """What users put there, by path; not what commands made."""
-    rows = await runtime.computers.containers.files_of(record.tenant_id, record.id)
+    rows = await containers.files_of(record.tenant_id, record.id)
     return [_given_file(row) for row in sorted(rows, key=lambda row: row.path) if row.origin is not None]
 
 
@@ -123,9 +125,9 @@ def _given_file(row: ContainerFileRecord) -> FileByIdAnswer | InlineFileAnswer:
     return {"type": "inline", "id": row.id, "path": path, "size_bytes": row.bytes}
 
 
-async def given_skills(runtime: Runtime, record: ContainerRecord) -> list[SkillReferenceAnswer | InlineSkillAnswer]:
+async def given_skills(containers: Containers, record: ContainerRecord) -> list[SkillReferenceAnswer | InlineSkillAnswer]:
     """Those that were given by themselves, and not in a plugin."""
-    return [_given_skill(skill) for skill in await runtime.computers.containers.skills.of(record) if skill.plugin is None]
+    return [_given_skill(skill) for skill in await containers.skills.of(record) if skill.plugin is None]
 
 
 def _given_skill(skill: ContainerSkill) -> SkillReferenceAnswer | InlineSkillAnswer:
@@ -140,11 +142,11 @@ def _given_skill(skill: ContainerSkill) -> SkillReferenceAnswer | InlineSkillAns
     }
 
 
-def _network(runtime: Runtime, record: ContainerRecord) -> NetworkAnswer:
+def _network(settings: Settings, record: ContainerRecord) -> NetworkAnswer:
     """``enabled`` if a container reaches all that the operator lets any reach. Without ``*``, which is no domain."""
     policy = record.network_policy
     if policy["type"] == "disabled":
         return {"access": "disabled", "allowed_domains": []}
     domains: Collection[str] = policy["allowed_domains"]
-    is_all = set(domains) == set(runtime.settings.allowed_egress_domains)
+    is_all = set(domains) == set(settings.allowed_egress_domains)
     return {"access": "enabled" if is_all else "restricted", "allowed_domains": [each for each in domains if each != "*"]}

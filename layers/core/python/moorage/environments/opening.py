@@ -18,7 +18,9 @@ from moorage.errors import ApiError, bad_request, invalid_value
 from moorage.hosts import covers
 from moorage.parallel import beside
 from moorage.runtime import Runtime
+from moorage.settings import Settings
 from moorage.skills.attach import GivenPlugin, GivenSkill, given_plugins
+from moorage.stores import Stores
 from moorage.vaults.store import CredentialRecord
 from moorage.vaults.variables import with_variables
 from moorage.wire.network_policy import NetworkPolicy, parse_network_policy
@@ -49,8 +51,8 @@ async def open_environment(
     if "environment_id" in spec:
         return await runtime.computers.containers.use(tenant_id, spec["environment_id"], param=f"{param}.environment_id")
     if "environment_template_id" in spec:
-        spec = await _from_template(runtime, tenant_id, spec, param)
-    files = await _placed(runtime, tenant_id, spec.get("files", ()), f"{param}.files")
+        spec = await _from_template(runtime.stores, tenant_id, spec, param)
+    files = await _placed(runtime.stores, tenant_id, spec.get("files", ()), f"{param}.files")
     skills = await runtime.computers.containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
     plugins = await given_plugins(spec.get("plugins", ()), param=f"{param}.plugins")
     record = await _reserved(runtime, tenant_id, spec, skills, plugins, credentials, param, kind)
@@ -62,10 +64,10 @@ async def open_environment(
     return await runtime.computers.containers.get(tenant_id, record.id)
 
 
-async def _from_template(runtime: Runtime, tenant_id: str, spec: Mapping[str, Any], param: str) -> Mapping[str, Any]:
+async def _from_template(stores: Stores, tenant_id: str, spec: Mapping[str, Any], param: str) -> Mapping[str, Any]:
     """The template's fields, and over them those that are given. A network may only be narrower."""
     place = f"{param}.environment_template_id"
-    template = (await runtime.stores.environment_templates.get(tenant_id, spec["environment_template_id"], param=place)).configuration
+    template = (await stores.environment_templates.get(tenant_id, spec["environment_template_id"], param=place)).configuration
     if "network" in spec and not _is_within(spec["network"], template.get("network")):
         raise invalid_value(f"{param}.network", "it reaches more than the network of the template.")
     whole = {**template, **spec}
@@ -90,7 +92,7 @@ def shown_network(network: Mapping[str, Any] | None) -> NetworkAnswer:
 
 async def put_file(runtime: Runtime, record: ContainerRecord, file: Fields) -> ContainerFileRecord:
     """Put one file (``shapes.py: EnvironmentFileParam``) into an environment, replacing what is there."""
-    placed = await _placed_file(runtime, record.tenant_id, file, "")
+    placed = await _placed_file(runtime.stores, record.tenant_id, file, "")
     there = {row.path for row in await runtime.computers.containers.files_of(record.tenant_id, record.id)}
     _check_folders(placed.path, there)
     (row,) = await runtime.computers.containers.place(record, [placed])
@@ -118,12 +120,12 @@ async def _reserved(
     kind: Literal["prewarmed", "session"],
 ) -> ContainerRecord:
     try:
-        policy = _policy(runtime, spec.get("network"), f"{param}.network")
+        policy = _policy(runtime.settings, spec.get("network"), f"{param}.network")
         return await runtime.computers.containers.reserve(
             tenant_id,
             name="environment" if kind == "prewarmed" else "session",
             memory_limit=limits.ENVIRONMENT_SIZES[spec.get("container_size", _SIZE)],
-            network_policy=with_variables(runtime, policy, credentials, taken=spec.get("env", {})),
+            network_policy=with_variables(runtime.stores, policy, credentials, taken=spec.get("env", {})),
             # A skill that is given by itself as well is shown as such: the later one of the same counts.
             skills=[*(skill for plugin in plugins for skill in plugin.skills), *skills],
             plugins=[{"name": plugin.name, "description": plugin.description} for plugin in plugins],
@@ -164,7 +166,7 @@ def _packages(runtime: Runtime, asked: Mapping[str, Sequence[str]], param: str) 
     return wanted
 
 
-def _policy(runtime: Runtime, network: Mapping[str, Any] | None, param: str) -> NetworkPolicy | None:
+def _policy(settings: Settings, network: Mapping[str, Any] | None, param: str) -> NetworkPolicy | None:
     """``enabled`` is all that the operator lets containers reach."""
     if network is None or network["access"] == "disabled":
         return None
@@ -172,7 +174,7 @@ def _policy(runtime: Runtime, network: Mapping[str, Any] | None, param: str) -> 
         domains = network["allowed_domains"]
         wanted = {"type": "allowlist", "allowed_domains": domains}
         return parse_network_policy(wanted, param)
-    ceiling = runtime.settings.allowed_egress_domains
+    ceiling = settings.allowed_egress_domains
     if not ceiling:
         raise bad_request(
             f"'{param}.access' asks for a network, and the operator of this deployment lists no domain that containers may reach "
@@ -192,14 +194,14 @@ def _in_its_words(error: ApiError) -> ApiError:
     return ApiError(error.status, said(error.message), param=said(error.param or "") or None, code=error.code)
 
 
-async def _placed(runtime: Runtime, tenant_id: str, files: Sequence[Fields], param: str) -> list[PlacedFile]:
-    return [await _placed_file(runtime, tenant_id, file, f"{param}[{index}].") for index, file in enumerate(files)]
+async def _placed(stores: Stores, tenant_id: str, files: Sequence[Fields], param: str) -> list[PlacedFile]:
+    return [await _placed_file(stores, tenant_id, file, f"{param}[{index}].") for index, file in enumerate(files)]
 
 
-async def _placed_file(runtime: Runtime, tenant_id: str, file: Fields, param: str) -> PlacedFile:
+async def _placed_file(stores: Stores, tenant_id: str, file: Fields, param: str) -> PlacedFile:
     path = container_path(file["path"])
     if file["type"] == "file_id":
-        return PlacedFile(path, await runtime.stores.files.get(tenant_id, file["file_id"], param=f"{param}file_id"))
+        return PlacedFile(path, await stores.files.get(tenant_id, file["file_id"], param=f"{param}file_id"))
     data = file["data"]
     return PlacedFile(path, await beside(len(data), lambda: base64.b64decode(data)))
 

@@ -11,6 +11,7 @@ from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.queries import query_of
 from moorage.api.routing import Router
+from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerFileRecord, ContainerRecord
 from moorage.environments.answers import file_of, info_of
 from moorage.environments.opening import container_path, open_environment, put_file
@@ -44,22 +45,22 @@ _ONE: Final = "/agents/environments/{environment_id}"
 async def create(caller: Caller, body: RawBody) -> EnvironmentInfo:
     """A session may take it by its id, which is the id of a container."""
     wanted = await beside(len(body), lambda: CREATE_ENVIRONMENT.body(body))
-    credentials = await credentials_in(caller.runtime, caller.tenant_id, wanted.get("vault_ids", ()))
+    credentials = await credentials_in(caller.runtime.stores, caller.tenant_id, wanted.get("vault_ids", ()))
     record = await open_environment(
         caller.runtime, caller.tenant_id, wanted["environment"], param="environment", credentials=credentials
     )
     assert record is not None, "an environment of this route is a container"
-    start = asyncio.create_task(_start(caller.runtime, record))
+    start = asyncio.create_task(_start(caller.runtime.computers.containers, record))
     caller.runtime.process.keep(start)
     if not caller.runtime.computers.containers.sandboxes.reaches(record):  # On AWS, where a process stands still behind its answer.
         await start
     return await info_of(caller.runtime, record)
 
 
-async def _start(runtime: Runtime, record: ContainerRecord) -> None:
+async def _start(containers: Containers, record: ContainerRecord) -> None:
     """What stands in the way is noted, and the next command tries again."""
     try:
-        await runtime.computers.containers.sandboxes.place(record.tenant_id, record.id)
+        await containers.sandboxes.place(record.tenant_id, record.id)
     except ApiError:
         return  # Deleted meanwhile.
 

@@ -37,6 +37,7 @@ from moorage.local.state_folder import StackSecrets
 from moorage.local.supervision import Supervisor
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
+from moorage.model.catalog import ModelCatalog
 from moorage.net.http_server import BoundedHttp
 from moorage.net.websocket_server import WholeFrames
 from moorage.runtime import Runtime, relieve_collector
@@ -69,7 +70,7 @@ async def serve(
 
     def on_started() -> None:
         url, is_inside = address.url(listener.getsockname()[1]), address.listens_at is not None
-        announce(runtime, url, state_dir, kept, metrics_listener, is_inside=is_inside)
+        announce(runtime.models.catalog, url, state_dir, kept, metrics_listener, is_inside=is_inside)
         manager.tell("READY=1")
 
     runtime.command = command_for_clients(own_command(os.environ.get("PATH"), sys.executable))
@@ -208,7 +209,7 @@ async def _deliver(runtime: Runtime) -> None:
 
 
 def announce(
-    runtime: Runtime,
+    catalog: ModelCatalog,
     url: str,
     state_dir: Path,
     kept: StackSecrets,
@@ -217,18 +218,18 @@ def announce(
     is_inside: bool = False,
 ) -> None:
     """Show the address to the user, and to scripts by ``.moorage/env``; ``is_inside`` of a container, so that its files stay unseen."""
-    model = runtime.models.catalog.default_model
+    model = catalog.default_model
     path = state_dir / "env"
     write_exports(path, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": kept.api_key, "MOORAGE_MODEL": model})
     clear_status()
-    notes = "".join(f"  note   {sentence}\n" for sentence in runtime.models.catalog.notices)
+    notes = "".join(f"  note   {sentence}\n" for sentence in catalog.notices)
     if metrics_listener is not None:
         notes = f"  count  {address_of(metrics_listener)}\n{notes}"
     from_file = f". {shlex.quote(os.path.relpath(path))}"
     variables = f"export OPENAI_BASE_URL={url} OPENAI_API_KEY={kept.api_key}" if is_inside else from_file
     place = "In the container " if is_inside else ""
     say(
-        f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {runtime.models.catalog.describe_default()}\n{notes}"
+        f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {catalog.describe_default()}\n{notes}"
         f"  try    {variables}; "
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'

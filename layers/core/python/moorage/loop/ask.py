@@ -141,8 +141,8 @@ class ModelAsk:
         before = [*self._before_own(), *self.done.values()]
         own = (self.done | self.items).values()
         waits = team_calls.waits_over(before, self.items.values(), self.stored.response_id)
-        answers = await team_outputs.unread(self.runtime, self.stored, own, is_late=False if answers_only else None)
-        others = () if answers_only else await team_calls.news(self.runtime, self.stored, own)
+        answers = await team_outputs.unread(self.runtime.stores, self.stored, own, is_late=False if answers_only else None)
+        others = () if answers_only else await team_calls.news(self.runtime.stores, self.stored, own)
         for item in [*(() if answers_only else waits), *answers, *others]:
             outputs.add(item)
         self.position = replace(self.position, next_index=outputs.next_index)
@@ -203,7 +203,7 @@ class ModelAsk:
                 self.sink,
                 self.position.next_index,
                 self.items,
-                items=visible(self._context(), reader(self.runtime, self.stored.tenant_id)),
+                items=visible(self._context(), reader(self.runtime.stores, self.stored.tenant_id)),
                 made=list((self.done | self.items).values()),
                 outside=outside(self.runtime, self.stored),
             )
@@ -214,7 +214,7 @@ class ModelAsk:
     async def _tell_of_network(self) -> None:
         """Questions about the container's egress, and the decisions about them."""
         if self.position.step == 0:
-            await egress_approvals.open_allowed(self.runtime, self.stored, self.stored.own_input, self._context())
+            await egress_approvals.open_allowed(self.runtime.computers.egress, self.stored, self.stored.own_input, self._context())
             return
         outputs = self._outputs()
         for item in await egress_approvals.news(self.runtime, self.stored, (self.done | self.items).values()):
@@ -303,7 +303,7 @@ class ModelAsk:
 
         Raises errors that must not be retried.
         """
-        said = visible(self._context(), reader(self.runtime, self.stored.tenant_id))
+        said = visible(self._context(), reader(self.runtime.stores, self.stored.tenant_id))
         before = [*brief.of(self.stored), *said, *self._repairs]
         turn = ModelTurn(self.runtime, self.stored, self.position, self.sink)
         assembler, error = await turn.run(before, self.watch)

@@ -7,12 +7,14 @@ in the table (``store/budgets.py``). It takes a write before each step, the firs
 limited, it takes one before those of a step run.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from moorage import limits
+from moorage.containers.containers import Containers
 from moorage.errors import ApiError, model_not_budgetable
+from moorage.model.catalog import ModelCatalog
 from moorage.model.prices import usd
 from moorage.model.tokens import estimate_frame, estimate_items
 from moorage.runtime import Runtime
@@ -21,6 +23,7 @@ from moorage.store.budget_draws import BudgetDraw, LimitReached
 from moorage.store.budgets import MEASURES, Scope, amount
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
+from moorage.stores import Stores
 from moorage.wire.answers import Cost, SandboxCost
 from moorage.wire.operator_answers import BudgetShown
 from moorage.wire.responses import TokenUsage
@@ -29,9 +32,9 @@ from moorage.wire.types import Item
 Budget = Mapping[str, Any]
 
 
-def check_budget(runtime: Runtime, model: str, budget: Budget | None) -> None:
+def check_budget(catalog: ModelCatalog, model: str, budget: Budget | None) -> None:
     """Dollars can only be counted if the price is known. Raises an :class:`~moorage.errors.ApiError`."""
-    if budget is not None and "usd" in budget and runtime.models.catalog.price_of(model) is None:
+    if budget is not None and "usd" in budget and catalog.price_of(model) is None:
         raise model_not_budgetable(model, "or give a budget in tokens.")
 
 
@@ -45,9 +48,9 @@ def own_budget(stored: StoredResponse) -> Budget | None:
     return None if is_shared or stored.agent is not None else budget
 
 
-async def standings(runtime: Runtime, tenant_id: str, draws_on: Iterable[str]) -> list[BudgetShown]:
+async def standings(stores: Stores, tenant_id: str, draws_on: Iterable[str]) -> list[BudgetShown]:
     """The state of the budgets of a key and its tenant."""
-    found = [await runtime.stores.budgets.standing(tenant_id, Scope.of(text)) for text in draws_on]
+    found = [await stores.budgets.standing(tenant_id, Scope.of(text)) for text in draws_on]
     return [standing.to_json() for standing in found if standing is not None]
 
 
@@ -65,7 +68,7 @@ async def reached(
     None if it may take ``step``; the shared budgets hold its estimate then.
     """
     used = _used(runtime, stored, outcome.usage, outcome.calls_made, list(items.values()), outcome.rent)
-    draw = draw_of(runtime, stored)
+    draw = draw_of(runtime.stores, stored)
     own = _own(stored, used)
     if own is not None:
         await draw.release(used)
@@ -92,8 +95,8 @@ async def draw_first(runtime: Runtime, stored: StoredResponse, said: Sequence[It
         return
     parameters = stored.parameters
     tokens_in = estimate_frame(parameters.instructions, parameters.tools) + estimate_items(list(said))
-    holding = first_holding(runtime, parameters.model, tokens_in, parameters.max_output_tokens)
-    await draw_of(runtime, stored).first(parameters.model, holding)
+    holding = first_holding(runtime.models.catalog, parameters.model, tokens_in, parameters.max_output_tokens)
+    await draw_of(runtime.stores, stored).first(parameters.model, holding)
 
 
 async def counts_calls(
@@ -111,7 +114,9 @@ async def counts_calls(
     and ``is_bounded``; then none of them may run."""
     if not calls or not stored.draws_on:
         return True
-    return await draw_of(runtime, stored).calls(_used(runtime, stored, usage, calls_made, items, rent), calls, is_bounded=is_bounded)
+    return await draw_of(runtime.stores, stored).calls(
+        _used(runtime, stored, usage, calls_made, items, rent), calls, is_bounded=is_bounded
+    )
 
 
 async def draw_last(
@@ -119,18 +124,18 @@ async def draw_last(
 ) -> None:
     """The response ends: its use counts, and nothing is held."""
     if stored.draws_on:
-        await draw_of(runtime, stored).end(_used(runtime, stored, usage, calls_made, items, rent))
+        await draw_of(runtime.stores, stored).end(_used(runtime, stored, usage, calls_made, items, rent))
 
 
-def draw_of(runtime: Runtime, stored: StoredResponse) -> BudgetDraw:
+def draw_of(stores: Stores, stored: StoredResponse) -> BudgetDraw:
     """The response's request to its shared budgets."""
     name = f"{stored.response_id}-l{stored.lane}" if stored.lane else stored.response_id
-    return BudgetDraw(runtime.stores.budgets, stored.tenant_id, name, tuple(map(Scope.of, stored.draws_on)))
+    return BudgetDraw(stores.budgets, stored.tenant_id, name, tuple(map(Scope.of, stored.draws_on)))
 
 
-def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: int | None) -> dict[str, int]:
+def first_holding(catalog: ModelCatalog, model: str, tokens_in: int, tokens_out_max: int | None) -> dict[str, int]:
     """The estimate of a first step; without dollars if the price is not known."""
-    price = runtime.models.catalog.price_of(model)
+    price = catalog.price_of(model)
     tokens_out = min(limits.BUDGET_HELD_OUTPUT_TOKENS, tokens_out_max or limits.BUDGET_HELD_OUTPUT_TOKENS)
     holding = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
     if price is not None:
@@ -145,7 +150,7 @@ async def rent_of(runtime: Runtime, stored: StoredResponse) -> Rent | None:
         return None
     with suppress(ApiError):  # Deleted meanwhile: there will be no sandbox.
         container = await runtime.computers.containers.get(stored.tenant_id, stored.container_id)
-        return Rent(seconds_run(runtime, stored), price.nanodollars(container.memory_limit))
+        return Rent(seconds_run(runtime.clock, stored), price.nanodollars(container.memory_limit))
     return None
 
 
@@ -165,33 +170,36 @@ def cost_of(
     return {"usd": usd(nanodollars + rented), "source": price.source, "sandbox": sandbox}
 
 
-async def pay_rent(runtime: Runtime, stored: StoredResponse, cost: Cost | None) -> None:
+async def pay_rent(containers: Containers, stored: StoredResponse, cost: Cost | None) -> None:
     """Sandbox time that a response pays is not the tenant's to pay.
 
     Before the end is seen: a process that dies in between runs the step again, and pays again, and the later word counts. Without a
     sandbox that has a price nothing is asked of the table.
     """
     if stored.container_id is not None and cost is not None and "sandbox" in cost:
-        await runtime.computers.containers.pay(stored.tenant_id, stored.container_id, stored.response_id, cost["sandbox"]["seconds"])
+        await containers.pay(stored.tenant_id, stored.container_id, stored.response_id, cost["sandbox"]["seconds"])
 
 
-def seconds_run(runtime: Runtime, stored: StoredResponse) -> int:
+def seconds_run(clock: Callable[[], float], stored: StoredResponse) -> int:
     """So far, pauses left out."""
-    return max(0, int(runtime.clock()) - stored.created_at - stored.paused_seconds)
+    return max(0, int(clock()) - stored.created_at - stored.paused_seconds)
 
 
 def _used(
     runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item], rent: Rent | None
 ) -> dict[str, int]:
-    used, ran = used_of(runtime, stored.parameters.model, usage, calls_by_type(items)), seconds_run(runtime, stored)
+    used, ran = (
+        used_of(runtime.models.catalog, stored.parameters.model, usage, calls_by_type(items)),
+        seconds_run(runtime.clock, stored),
+    )
     if rent is not None and stored.lane == 0 and runtime.models.catalog.price_of(stored.parameters.model) is not None:
         used["usd"] += rent.seconds(ran) * rent.nanodollars
     return used | {"tool_calls": calls_made, "wall_seconds": ran}
 
 
-def used_of(runtime: Runtime, model: str, usage: TokenUsage, calls: Mapping[str, int] | None = None) -> dict[str, int]:
+def used_of(catalog: ModelCatalog, model: str, usage: TokenUsage, calls: Mapping[str, int] | None = None) -> dict[str, int]:
     """Tokens and dollars, at the prices of now."""
-    price = runtime.models.catalog.price_of(model)
+    price = catalog.price_of(model)
     return {
         "usd": 0 if price is None else price.nanodollars(usage, calls or {}),
         "input_tokens": usage.input_tokens,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from moorage import limits
+from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, SandboxError, SandboxGone, StorageFull
 from moorage.runtime import Runtime
@@ -24,18 +25,18 @@ _ENDS_SOON: Final = (
 )
 
 
-async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | None) -> LiveContainer:
+async def container_of(containers: Containers, stored: StoredResponse, seen: Record | None) -> LiveContainer:
     """The running container. ``seen`` is its record as this run found it."""
     assert stored.container_id is not None
-    return await runtime.computers.containers.waiting.sandbox(stored.tenant_id, stored.container_id, seen=seen)
+    return await containers.waiting.sandbox(stored.tenant_id, stored.container_id, seen=seen)
 
 
-async def bring_files(runtime: Runtime, live: LiveContainer) -> None:
+async def bring_files(containers: Containers, live: LiveContainer) -> None:
     """Bring a call that runs the files that clients add meanwhile, until it is cancelled. A failure says nothing of the call."""
     while True:
         await asyncio.sleep(limits.CONTAINER_FILES_POLL_SECONDS)
         try:
-            if not await runtime.computers.containers.sandboxes.bring_files(live):
+            if not await containers.sandboxes.bring_files(live):
                 return
         except ApiError:
             return  # The container was deleted.

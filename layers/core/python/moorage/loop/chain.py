@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 
 from moorage.loop import context
-from moorage.runtime import Runtime
 from moorage.store.chain_parts import ChainPart
 from moorage.store.responses import StoredResponse
+from moorage.stores import Stores
 from moorage.wire.types import Item
 
 
-async def load_chain(runtime: Runtime, stored: StoredResponse) -> list[Item]:
+async def load_chain(stores: Stores, stored: StoredResponse) -> list[Item]:
     """The items before this response: of its ancestors, all read at once, or of its conversation; none of one that rewinds it, which
     began with them."""
     if stored.rewinds_to is not None:
         return []
     if stored.conversation_id is not None:
-        items: list[Item] = await runtime.stores.conversations.load_items(stored.tenant_id, stored.conversation_id)
+        items: list[Item] = await stores.conversations.load_items(stored.tenant_id, stored.conversation_id)
         return items
-    return chain_items(await runtime.stores.responses.parts(stored.tenant_id, stored.ancestors), then=stored.input_items)
+    return chain_items(await stores.responses.parts(stored.tenant_id, stored.ancestors), then=stored.input_items)
 
 
 def chain_items(parts: Sequence[ChainPart], *, then: Sequence[Item] = ()) -> list[Item]:

@@ -71,7 +71,7 @@ class CompactionPlan:
 
     async def carry_out(self, items: Sequence[Item]) -> tuple[Notes, TokenUsage]:
         """Raises :class:`UpstreamError`."""
-        read = reader(self.runtime, self.tenant_id)
+        read = reader(self.runtime.stores, self.tenant_id)
         seen = visible(items, read)
         recent = tuple(self.recent(seen))
         if self.wanted.strategy == "truncate":
@@ -135,7 +135,7 @@ def _is_due(plan: CompactionPlan, parameters: Parameters, items: Sequence[Item],
     if not parameters.context_management or items[-1]["type"] == "compaction":
         return False
     has_notes = any(item["type"] == "compaction" for item in items)
-    seen = visible(items, reader(plan.runtime, plan.tenant_id))
+    seen = visible(items, reader(plan.runtime.stores, plan.tenant_id))
     if not is_too_long:
         frame = estimate_frame(parameters.instructions, parameters.tools)
         if frame + at_most(seen) <= plan.threshold or frame + estimate_items(seen) <= plan.threshold:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits, tracing
-from moorage.containers.containers import places
+from moorage.containers.containers import Containers, places
 from moorage.containers.file_notes import line_of, with_instructions, with_map
 from moorage.containers.store import ContainerRecord
 from moorage.errors import (
@@ -46,6 +46,7 @@ from moorage.store.budgets import Scope
 from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.responses import ROOT_AGENT, Ancestor, Snapshot, StoredResponse
 from moorage.store.steps import superseded
+from moorage.stores import Stores
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.function_items import is_async
 from moorage.tools.lowering import is_hosted
@@ -134,7 +135,7 @@ async def prepare(
         secrets=secrets,
         key_id=key_id,
         trace=tracing.current(),
-        draws_on=(*draws_on, *await _tree(runtime, tenant_id, response_id, request, expires_at)),
+        draws_on=(*draws_on, *await _tree(runtime.stores, tenant_id, response_id, request, expires_at)),
         session_id=session_id,
         agent=None if request.multi_agent is None else ROOT_AGENT,
         takes_outputs=takes_outputs and request.multi_agent is not None,
@@ -153,7 +154,7 @@ async def _check(
 ) -> None:
     """Refuse requests that this deployment cannot serve, or cannot serve now."""
     for budget in (request.budget, (request.multi_agent or {}).get("subagent_budget")):
-        check_budget(runtime, request.model, budget)
+        check_budget(runtime.models.catalog, request.model, budget)
     await check_tools(runtime, tenant_id, said, request.tools, in_session=in_session)
     if request.multi_agent is None:
         team_request.check_alone(said.items)
@@ -163,25 +164,27 @@ async def _check(
         await _check_room(runtime, tenant_id, follows)
 
 
-async def _tree(runtime: Runtime, tenant_id: str, response_id: str, request: CreateRequest, expires_at: int) -> tuple[str, ...]:
+async def _tree(stores: Stores, tenant_id: str, response_id: str, request: CreateRequest, expires_at: int) -> tuple[str, ...]:
     """The budget that a response shares with its forks, if its request says so, or with the agents of its team."""
     budget = request.budget
     if budget is None or (budget.get("scope") != "tree" and request.multi_agent is None):
         return ()
     tree = Scope("tree", response_id)
-    await runtime.stores.budgets.put(tenant_id, tree, budget, expires_at=expires_at)
+    await stores.budgets.put(tenant_id, tree, budget, expires_at=expires_at)
     return (str(tree),)
 
 
 async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateRequest, said: ResolvedInput) -> StoredResponse:
     """The response with the container of its calls, and the notes about it for model and client."""
     if upstream_shell.goes_there(said.entry, request.tools):
-        await upstream_shell.admit(runtime, stored.tenant_id, said.entry, request)
+        await upstream_shell.admit(runtime.stores, stored.tenant_id, said.entry, request)
         container, skills, files = None, None, list[StoredFile]()
     else:
         container, skills, files = await _container(runtime, stored, request, said.items)
     container_id = None if container is None else container.id
-    input_items = said.input_items if container is None else await _with_files(runtime, container, request.environment, said)
+    input_items = (
+        said.input_items if container is None else await _with_files(runtime.computers.containers, container, request.environment, said)
+    )
     if skills is not None:
         request = replace(request, tools=with_skills(request.tools, skills))
     return replace(
@@ -197,16 +200,18 @@ async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateReque
     )
 
 
-async def _with_files(runtime: Runtime, container: ContainerRecord, environment: Environment | None, said: ResolvedInput) -> list[Item]:
+async def _with_files(
+    containers: Containers, container: ContainerRecord, environment: Environment | None, said: ResolvedInput
+) -> list[Item]:
     """The request's items, and before them the model's notes about the container's files."""
     items = said.input_items
     if environment is None or not (environment.has_file_map or environment.agents_md):
         return items
-    files = await runtime.computers.containers.files_of(container.tenant_id, container.id)
+    files = await containers.files_of(container.tenant_id, container.id)
     if environment.has_file_map:
         items = with_map(items, said.chain, files)
     if environment.agents_md is not None:
-        items = await with_instructions(items, said.chain, files, environment.agents_md, runtime.computers.containers.head_of)
+        items = await with_instructions(items, said.chain, files, environment.agents_md, containers.head_of)
     return items
 
 
@@ -245,7 +250,7 @@ async def _container(
     tenant_id, environment = stored.tenant_id, request.environment
     if environment is None or not environment.is_hosted:
         return None, [], []
-    known = await _known_container(runtime, tenant_id, environment, items)
+    known = await _known_container(runtime.computers.containers, tenant_id, environment, items)
     skills = await runtime.computers.containers.skills.resolve(
         tenant_id, environment.skills, param=environment.skills_param, container=known
     )
@@ -280,43 +285,45 @@ async def _container(
     return record, [skill.to_json() for skill in skills], files
 
 
-async def _known_container(runtime: Runtime, tenant_id: str, environment: Environment, items: list[Item]) -> ContainerRecord | None:
+async def _known_container(
+    containers: Containers, tenant_id: str, environment: Environment, items: list[Item]
+) -> ContainerRecord | None:
     """The container that is named, or the chain's as long as it can be used."""
     if environment.type == "container_reference":
         assert environment.container_id is not None
-        return await runtime.computers.containers.use(tenant_id, environment.container_id, param=environment.param)
+        return await containers.use(tenant_id, environment.container_id, param=environment.param)
     last = context.container_of(items, but=team_items.copies_of(items))
     if last is None:
         return None
     try:
-        record = await runtime.computers.containers.use(tenant_id, last)
+        record = await containers.use(tenant_id, last)
     except ContainerLost:
         return None
     policy = environment.network_policy
-    return record if policy is None or await runtime.computers.containers.has_policy(record, policy) else None
+    return record if policy is None or await containers.has_policy(record, policy) else None
 
 
-async def start_background(runtime: Runtime, prepared: PreparedResponse) -> dict[str, Any]:
+async def start_background(stores: Stores, prepared: PreparedResponse) -> dict[str, Any]:
     """Store the response, open its log, start its execution. Returns the queued response object."""
     stored = prepared.stored
-    queued = await write_down(runtime, stored)
-    await start(runtime, stored)
+    queued = await write_down(stores, stored)
+    await start(stores, stored)
     return queued
 
 
-async def write_down(runtime: Runtime, stored: StoredResponse) -> dict[str, Any]:
+async def write_down(stores: Stores, stored: StoredResponse) -> dict[str, Any]:
     """Store a response in the background, and open its log. Returns the queued response object. Nothing runs it until it is started
     (:func:`start`): by the reaper, if the process dies in between."""
     events = finish.opening_events(stored)
     numbered = tuple(event | {"sequence_number": i} for i, event in enumerate(events))
-    await runtime.stores.responses.create(stored, EventBatch(0, numbered, LogWriterId(-1, 1)))
+    await stores.responses.create(stored, EventBatch(0, numbered, LogWriterId(-1, 1)))
     queued: dict[str, Any] = events[-1]["response"]
     return queued
 
 
-async def start(runtime: Runtime, stored: StoredResponse) -> None:
+async def start(stores: Stores, stored: StoredResponse) -> None:
     """Let a response run that was written down. Harmless to run twice."""
-    await _start(runtime, stored, LoopState(stored.response_id, stored.tenant_id, stored.container_id))
+    await _start(stores, stored, LoopState(stored.response_id, stored.tenant_id, stored.container_id))
 
 
 async def give_up(runtime: Runtime, stored: StoredResponse) -> None:
@@ -325,9 +332,9 @@ async def give_up(runtime: Runtime, stored: StoredResponse) -> None:
     await finish.forget(runtime, stored)
 
 
-async def _start(runtime: Runtime, stored: StoredResponse, state: LoopState) -> None:
+async def _start(stores: Stores, stored: StoredResponse, state: LoopState) -> None:
     """Its records are enough for the reaper to start it, if Step Functions takes no more now."""
-    if not await runtime.stores.executions.start_soon(stored.response_id, state.to_json(), stored.trace):
+    if not await stores.executions.start_soon(stored.response_id, state.to_json(), stored.trace):
         tell("start_postponed", {"response_id": stored.response_id, "tenant_id": stored.tenant_id})
 
 
@@ -381,7 +388,7 @@ class InlineFirstStep:
     async def run(self) -> None:
         """Returns when the response has ended or the state machine has taken over (``is_handed_over``)."""
         stored, sink = self.prepared.stored, self._sink
-        standby = SandboxPrewarm.begin(self.runtime, stored)
+        standby = SandboxPrewarm.begin(self.runtime.computers.containers, stored)
         pulse = asyncio.create_task(self._pulse()) if stored.is_stored else None
         try:
             for event in finish.opening_events(stored):
@@ -527,7 +534,7 @@ class InlineFirstStep:
             if await runtime.stores.table.write_in_turn([ending(sink.next_number, None)]) == 0:
                 raise superseded(stored, 0, 1)
             state = await placed(runtime, stored, state.after(outcome))
-        await _start(runtime, stored, state)
+        await _start(runtime.stores, stored, state)
         self.is_handed_over = True
 
     async def _pulse(self) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import orjson
 
 from moorage import limits
+from moorage.containers.containers import Containers
 from moorage.errors import ApiError, SandboxError, SandboxStarting, StorageFull
 from moorage.inputs import read_document, unreadable_now
 from moorage.loop import finish
@@ -28,6 +29,7 @@ from moorage.state import LoopState, Next
 from moorage.store import object_keys
 from moorage.store.blobs import BlobNotFound
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.stores import Stores
 from moorage.telemetry import tell, tell_error
 from moorage.vector_stores.attachments import AttachmentReader, UnreadDocument, reserve
 
@@ -47,11 +49,11 @@ async def send(runtime: Runtime, stored: StoredResponse, state: LoopState, docum
         error = finish.error_of(unreadable_now(_NONE_CAME))
         await finish.end_from_outside(runtime, stored, status="failed", error=error)
         return state.done()
-    listed = [document.to_json(await _source_key(runtime, stored, document)) for document in documents]
+    listed = [document.to_json(await _source_key(runtime.stores, stored, document)) for document in documents]
     await runtime.stores.blobs.put_bytes(_key(stored.tenant_id, stored.response_id, _LIST), orjson.dumps(listed))
     await runtime.stores.responses.note_wait(stored, WAITS_FOR)
     await put_nothing_back(runtime, stored)
-    reader_id = await _placed(runtime, stored.tenant_id, state.reader_id)
+    reader_id = await _placed(runtime.computers.containers, stored.tenant_id, state.reader_id)
     return replace(state, next=Next.READ, calls=(), reader_id=reader_id, readings=readings, is_read=False)
 
 
@@ -71,12 +73,12 @@ async def come_back(runtime: Runtime, snapshot: Snapshot, state: LoopState) -> d
     return refusal
 
 
-async def _source_key(runtime: Runtime, stored: StoredResponse, document: UnreadDocument) -> str:
+async def _source_key(stores: Stores, stored: StoredResponse, document: UnreadDocument) -> str:
     """An object that holds it: data is put into one until it is read."""
     if document.source_key:
         return document.source_key
     key = _key(stored.tenant_id, stored.response_id, document.text_key.rpartition("/")[2])
-    await runtime.stores.blobs.put_stream(key, document.content(), bytes_max=limits.INPUT_FILE_BYTES_MAX)
+    await stores.blobs.put_stream(key, document.content(), bytes_max=limits.INPUT_FILE_BYTES_MAX)
     return key
 
 
@@ -86,17 +88,17 @@ async def put_nothing_back(runtime: Runtime, stored: StoredResponse) -> None:
         await finish.forget(runtime, stored)
 
 
-async def _placed(runtime: Runtime, tenant_id: str, reader_id: str | None) -> str:
+async def _placed(containers: Containers, tenant_id: str, reader_id: str | None) -> str:
     """The container, or another one if that is gone, with a sandbox on its way."""
     if reader_id is not None:
         try:
-            await runtime.computers.containers.sandboxes.place(tenant_id, reader_id)
+            await containers.sandboxes.place(tenant_id, reader_id)
         except ApiError as error:
             tell_error(error, "the container for documents of an input is gone", tenant_id=tenant_id)
         else:
             return reader_id
-    reader_id = await reserve(runtime.computers.containers, tenant_id)
-    await runtime.computers.containers.sandboxes.place(tenant_id, reader_id)
+    reader_id = await reserve(containers, tenant_id)
+    await containers.sandboxes.place(tenant_id, reader_id)
     return reader_id
 
 
@@ -125,7 +127,7 @@ async def _with_sandbox(runtime: Runtime, state: LoopState) -> LoopState:
         except SandboxStarting:
             return state
         except SandboxError as error:
-            return await _refused(runtime, state, unreadable_now(error.message))
+            return await _refused(runtime.stores, state, unreadable_now(error.message))
         except ApiError as error:
             tell_error(error, "documents of an input have no container", response_id=state.response_id)
             return state
@@ -134,13 +136,13 @@ async def _with_sandbox(runtime: Runtime, state: LoopState) -> LoopState:
 
 async def _read(runtime: Runtime, state: LoopState, attachments: AttachmentReader) -> LoopState:
     deadline = asyncio.get_running_loop().time() + limits.INDEXING_SLICE_SECONDS
-    documents = await _listed(runtime, state)
+    documents = await _listed(runtime.stores, state)
     for document in documents:
         if asyncio.get_running_loop().time() > deadline:
             return state
         if await runtime.stores.responses.is_cancel_requested(state.tenant_id, state.response_id):
             return state  # Nobody waits for the text.
-        if await _is_there(runtime, document.text_key):
+        if await _is_there(runtime.stores, document.text_key):
             continue
         try:
             await read_document(runtime, state.tenant_id, document, attachments)
@@ -151,33 +153,33 @@ async def _read(runtime: Runtime, state: LoopState, attachments: AttachmentReade
         except ApiError as error:
             if error.code == "container_unavailable":
                 return state  # The sandbox is lost. There will be another one.
-            return await _refused(runtime, state, error)
+            return await _refused(runtime.stores, state, error)
     await runtime.stores.blobs.delete_prefix(_key(state.tenant_id, state.response_id, ""))
     tell("documents_read", {"tenant_id": state.tenant_id, "response_id": state.response_id, "documents": len(documents)})
     return replace(state, is_read=True)
 
 
-async def _listed(runtime: Runtime, state: LoopState) -> list[UnreadDocument]:
+async def _listed(stores: Stores, state: LoopState) -> list[UnreadDocument]:
     """Nothing, if an earlier run has read it all."""
     try:
-        listed = orjson.loads(await runtime.stores.blobs.get_bytes(_key(state.tenant_id, state.response_id, _LIST)))
+        listed = orjson.loads(await stores.blobs.get_bytes(_key(state.tenant_id, state.response_id, _LIST)))
     except BlobNotFound:
         return []
-    return [UnreadDocument(**each, content=partial(runtime.stores.blobs.get_stream, each["source_key"])) for each in listed]
+    return [UnreadDocument(**each, content=partial(stores.blobs.get_stream, each["source_key"])) for each in listed]
 
 
-async def _is_there(runtime: Runtime, key: str) -> bool:
+async def _is_there(stores: Stores, key: str) -> bool:
     try:
-        await runtime.stores.blobs.get_bytes(key)
+        await stores.blobs.get_bytes(key)
     except BlobNotFound:
         return False
     return True
 
 
-async def _refused(runtime: Runtime, state: LoopState, error: ApiError) -> LoopState:
+async def _refused(stores: Stores, state: LoopState, error: ApiError) -> LoopState:
     """The response is ended outside: webhooks and traces can be sent there."""
     key = _key(state.tenant_id, state.response_id, _REFUSAL)
-    await runtime.stores.blobs.put_bytes(key, orjson.dumps(finish.error_of(error)))
+    await stores.blobs.put_bytes(key, orjson.dumps(finish.error_of(error)))
     return replace(state, is_read=True)
 
 

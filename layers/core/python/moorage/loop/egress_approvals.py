@@ -6,17 +6,19 @@ it may try again. Harmless to run twice: each host and each secret is asked for 
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from moorage import ids, limits
 from moorage.approvals.store import Approval
 from moorage.approvals.waiting import announce, approval_of, denial_of, stand_still
 from moorage.egress.policy import EgressOpening
+from moorage.egress.service import EgressService
 from moorage.errors import Superseded
 from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
+from moorage.stores import Stores
 from moorage.tools.capabilities import RunsInContainer
 from moorage.tools.mcp import network
 from moorage.tools.registry import ROOMS
@@ -36,11 +38,15 @@ async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> b
     if not waits_in_place(stored) or stored.container_id is None:
         return False
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        asked = await _asked(runtime, stored)
+        asked = await _asked(runtime.stores, stored)
         allowed = [EgressOpening.of_key(approval.opens) for approval in asked if approval.status == "approved"]
         await runtime.computers.egress.allow(stored.tenant_id, stored.container_id, allowed)
         known = {approval.opens for approval in asked}
-        missing = [_approval(runtime, stored, step, each) for each in await _wanted(runtime, stored) if each.key not in known]
+        missing = [
+            _approval(runtime.clock, stored, step, each)
+            for each in await _wanted(runtime.computers.egress, stored)
+            if each.key not in known
+        ]
         if missing:
             await runtime.stores.approvals.ask(stored, missing)
         waiting = [approval for approval in (*asked, *missing) if approval.is_waiting]
@@ -49,7 +55,7 @@ async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> b
         await announce(runtime, stored, waiting)
         if await stand_still(runtime, stored, waiting):
             return True
-        stored = await seen_as(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id), stored.lane)
+        stored = await seen_as(runtime.stores, await runtime.stores.responses.load(stored.tenant_id, stored.response_id), stored.lane)
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
 
 
@@ -63,9 +69,9 @@ async def news(runtime: Runtime, stored: StoredResponse, made: Iterable[Item]) -
         if stored.agent is not None and not _has_just_run(items):
             return []  # Another agent of the team asks, whose commands wanted it.
         there = {network.opening_of(item) for item in items}
-        return [network.question(each) for each in await _wanted(runtime, stored) if each not in there]
+        return [network.question(each) for each in await _wanted(runtime.computers.egress, stored) if each not in there]
     told = {item.get("approval_request_id") for item in items}
-    over = [each for each in await _asked(runtime, stored) if not each.is_waiting and each.id not in told]
+    over = [each for each in await _asked(runtime.stores, stored) if not each.is_waiting and each.id not in told]
     return [network.decided(EgressOpening.of_key(each.opens), each.id, denial_of(each)) for each in over]
 
 
@@ -75,22 +81,22 @@ def _has_just_run(items: Sequence[Item]) -> bool:
     return last is not None and isinstance(ROOMS.of_item(last["type"]), RunsInContainer)
 
 
-async def open_allowed(runtime: Runtime, stored: StoredResponse, own_input: Sequence[Item], items: Sequence[Item]) -> None:
+async def open_allowed(egress: EgressService, stored: StoredResponse, own_input: Sequence[Item], items: Sequence[Item]) -> None:
     """Open the hosts that the items of this request allow, from the questions of the responses before it."""
     if stored.has_gated_network and stored.container_id is not None:
-        await runtime.computers.egress.allow(stored.tenant_id, stored.container_id, network.allowed_by(own_input, items))
+        await egress.allow(stored.tenant_id, stored.container_id, network.allowed_by(own_input, items))
 
 
-async def _asked(runtime: Runtime, stored: StoredResponse) -> list[Approval]:
-    return [each for each in await runtime.stores.approvals.of(stored.tenant_id, stored.response_id) if each.opens]
+async def _asked(stores: Stores, stored: StoredResponse) -> list[Approval]:
+    return [each for each in await stores.approvals.of(stored.tenant_id, stored.response_id) if each.opens]
 
 
-async def _wanted(runtime: Runtime, stored: StoredResponse) -> list[EgressOpening]:
+async def _wanted(egress: EgressService, stored: StoredResponse) -> list[EgressOpening]:
     assert stored.container_id is not None
-    return await runtime.computers.egress.wanted(stored.tenant_id, stored.container_id, stored.created_at * 1000)
+    return await egress.wanted(stored.tenant_id, stored.container_id, stored.created_at * 1000)
 
 
-def _approval(runtime: Runtime, stored: StoredResponse, step: int, opening: EgressOpening) -> Approval:
+def _approval(clock: Callable[[], float], stored: StoredResponse, step: int, opening: EgressOpening) -> Approval:
     index = _BEYOND_CALLS | (zlib.crc32(opening.key.encode()) & (_BEYOND_CALLS - 1))
     approval_id = ids.approval_id(stored.response_id, index)
-    return approval_of(runtime, stored, step, approval_id, call_id="", call_index=_OF_NO_CALL, call_type="network", opens=opening.key)
+    return approval_of(clock, stored, step, approval_id, call_id="", call_index=_OF_NO_CALL, call_type="network", opens=opening.key)

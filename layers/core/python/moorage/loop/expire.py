@@ -11,7 +11,7 @@ from typing import Any
 from moorage.inputs import purge_inputs
 from moorage.loop.usage_ledger import keep_due
 from moorage.recount import recount_due
-from moorage.runtime import Runtime, SandboxFleet
+from moorage.runtime import Computers, Runtime, SandboxFleet
 from moorage.telemetry import Metric, tell
 
 
@@ -36,7 +36,7 @@ def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
     yield runtime.computers.containers.sweep.expire_due(runtime.clock())
     if runtime.computers.warm_pool is not None:
         yield runtime.computers.warm_pool.settle()
-    yield _look_at_fleets(runtime)
+    yield _look_at_fleets(runtime.computers)
     yield _purge_expired(runtime, runtime.clock())
     yield runtime.computers.egress.settle_fleet()
     yield keep_due(runtime)
@@ -55,14 +55,14 @@ async def _purge_expired(runtime: Runtime, now: float) -> int:
     return ended + await purge_inputs(runtime, now)
 
 
-async def _look_at_fleets(runtime: Runtime) -> int:
+async def _look_at_fleets(computers: Computers) -> int:
     """Count the sandboxes, stop those that are lost, and delete image versions that none needs. Nothing is said of none: a metric that
     is sent costs $0.30 a month, and a deployment at rest should cost nothing."""
-    listed = await asyncio.gather(*(fleet.owner.running() for fleet in runtime.computers.fleets), return_exceptions=True)
+    listed = await asyncio.gather(*(fleet.owner.running() for fleet in computers.fleets), return_exceptions=True)
     alive = sum(len(sandboxes) for sandboxes in listed if not isinstance(sandboxes, BaseException))
     if alive:
         tell("sandboxes", {}, {Metric.SANDBOXES_ALIVE: alive})
-    looks = (_look_at_fleet(fleet, sandboxes) for fleet, sandboxes in zip(runtime.computers.fleets, listed, strict=True))
+    looks = (_look_at_fleet(fleet, sandboxes) for fleet, sandboxes in zip(computers.fleets, listed, strict=True))
     settled = await asyncio.gather(*looks, return_exceptions=True)
     if problems := [each for each in settled if isinstance(each, BaseException)]:
         raise problems[0]

@@ -21,6 +21,7 @@ from moorage.store.event_log import STEP_OF_THE_END, EventBatch, LogWriterId
 from moorage.store.lanes import AgentLane
 from moorage.store.responses import ROOT_AGENT, StoredResponse
 from moorage.store.stored_bytes import Holder
+from moorage.stores import Stores
 from moorage.telemetry import tell
 from moorage.tools.capabilities import ReportsUsage
 from moorage.tools.registry import ROOMS
@@ -117,13 +118,13 @@ async def conclude(
         incomplete_reason=outcome.incomplete_reason,
         service_tier=outcome.service_tier,
     )
-    cost = cost_of(runtime, stored, outcome.usage, response["output"], outcome.rent, seconds_run(runtime, stored))
+    cost = cost_of(runtime, stored, outcome.usage, response["output"], outcome.rent, seconds_run(runtime.clock, stored))
     response["usage"] |= {} if cost is None else {"cost": cost}
     if outcome.status != "failed":
-        await _grow_conversation(runtime, stored, response)
+        await _grow_conversation(runtime.stores, stored, response)
     # Before the end is seen: whatever dies in between runs the step again, and counts it again.
     await draw_last(runtime, stored, outcome.usage, outcome.calls_made, response["output"], outcome.rent)
-    await pay_rent(runtime, stored, cost)
+    await pay_rent(runtime.computers.containers, stored, cost)
     events = final_events(response)
     for event in events[:-1]:
         sink.emit(event)
@@ -133,12 +134,12 @@ async def conclude(
     traces.export_later(runtime, stored)
 
 
-async def _grow_conversation(runtime: Runtime, stored: StoredResponse, response: dict[str, Any]) -> None:
+async def _grow_conversation(stores: Stores, stored: StoredResponse, response: dict[str, Any]) -> None:
     """The items join the response's conversation, if it has one. Harmless to run twice."""
     if stored.conversation_id is None:
         return
     output = context.output_items(response["output"], is_cut=response["status"] == "incomplete")
-    await runtime.stores.conversations.append(
+    await stores.conversations.append(
         stored.tenant_id,
         stored.conversation_id,
         [*stored.input_items[stored.conversation_items :], *output],
@@ -167,7 +168,7 @@ async def end_from_outside(
     """
     log = runtime.stores.responses.log_of(stored)
     folded = fold(await log.read_all())
-    outcomes = {} if folded.is_final else await _last_outcomes(runtime, stored)
+    outcomes = {} if folded.is_final else await _last_outcomes(runtime.stores, stored)
     for lane, used in (outcomes or {AgentLane(0): StepOutcome(Next.DONE, 0)}).items():
         drawn = replace(stored, lane=lane.number)
         await draw_last(runtime, drawn, used.usage, used.calls_made, () if lane.number else folded.output, used.rent)
@@ -176,9 +177,9 @@ async def end_from_outside(
             break
         end = _end(runtime, stored, folded, status, error, incomplete_reason, outcomes, drops_partial, unread)
         ended: dict[str, Any] = end.events[-1]["response"]
-        await pay_rent(runtime, stored, (ended["usage"] or {}).get("cost"))
+        await pay_rent(runtime.computers.containers, stored, (ended["usage"] or {}).get("cost"))
         if drops_partial or (stored.agent is not None and status in ("completed", "incomplete")):
-            await _grow_conversation(runtime, stored, ended)
+            await _grow_conversation(runtime.stores, stored, ended)
         try:
             ended_at_ms = await log.append(end)
         except ConditionFailed:  # A step wrote first: look again at what there is to close.
@@ -229,12 +230,12 @@ async def forget_own_inputs(runtime: Runtime, stored: StoredResponse) -> None:
         await forget_inputs(runtime, stored.tenant_id, stored.own_input if is_shared else stored.input_items)
 
 
-async def _last_outcomes(runtime: Runtime, stored: StoredResponse) -> dict[AgentLane, StepOutcome]:
+async def _last_outcomes(stores: Stores, stored: StoredResponse) -> dict[AgentLane, StepOutcome]:
     """The outcome of the latest ended model step, by agent; without a team there is one at most."""
-    lanes = [AgentLane(0)] if stored.agent is None else await runtime.stores.lanes.all(stored)
+    lanes = [AgentLane(0)] if stored.agent is None else await stores.lanes.all(stored)
     found: dict[AgentLane, StepOutcome] = {}
     for lane in lanes:
-        accounts = await runtime.stores.steps.accounts(stored.tenant_id, stored.response_id, since=lane.number * limits.LANE_STEPS)
+        accounts = await stores.steps.accounts(stored.tenant_id, stored.response_id, since=lane.number * limits.LANE_STEPS)
         outcome = next((account.outcome for account in reversed(accounts) if account.outcome is not None), None)
         if outcome is not None:
             found[lane] = outcome
@@ -301,7 +302,7 @@ def _end(
         service_tier=None if outcome is None or status != "completed" else outcome.service_tier,
     )
     if outcome is not None:
-        cost = cost_of(runtime, stored, outcome.usage, response["output"], outcome.rent, seconds_run(runtime, stored))
+        cost = cost_of(runtime, stored, outcome.usage, response["output"], outcome.rent, seconds_run(runtime.clock, stored))
         response["usage"] |= {} if cost is None else {"cost": cost}
         response["usage"] |= {} if stored.agent is None else {"agents": _usage_by_agent(runtime, stored, outcomes, response["output"])}
     events += final_events(response)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerRecord
 from moorage.errors import ContainerLost, bad_request, invalid_value, past_unknown
 from moorage.loop import context, team_items, upstream_shell
@@ -17,6 +18,7 @@ from moorage.loop.past_responses import ForkPoint, as_of
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.stores import Stores
 from moorage.tools.capabilities import HoldsSecrets, RunsInContainer
 from moorage.tools.registry import ROOMS
 from moorage.wire.environments import Environment
@@ -53,7 +55,7 @@ async def fork(
     if trees and request.budget == old.parameters.budget:
         request = replace(request, budget=None)  # It is the tree's, from which the fork draws too.
     boundary = (await as_of(runtime, snapshot, wanted.at)).boundary
-    before = await _before(runtime, old)
+    before = await _before(runtime.stores, old)
     if wanted.rewind and before.append is None:
         raise invalid_value("rewind", f"'{old.response_id}' is not part of a conversation.")
     if wanted.rewind and old.conversation_id is not None:
@@ -110,12 +112,12 @@ class _Before:
     """With which append its own came to its conversation, or would come; None without one."""
 
 
-async def _before(runtime: Runtime, old: StoredResponse) -> _Before:
+async def _before(stores: Stores, old: StoredResponse) -> _Before:
     """The part of a conversation before its items."""
     if old.conversation_id is None:
-        return _Before(await load_chain(runtime, old), None)
+        return _Before(await load_chain(stores, old), None)
     own = [item["id"] for item in old.input_items[old.conversation_items :] if "id" in item]
-    items, append = await runtime.stores.conversations.items_before(old.tenant_id, old.conversation_id, own)
+    items, append = await stores.conversations.items_before(old.tenant_id, old.conversation_id, own)
     return _Before(items, append)
 
 
@@ -137,16 +139,16 @@ async def _place(runtime: Runtime, old: StoredResponse, wanted: ForkRequest, bou
             raise invalid_value("container", f"'{old.response_id}' had no container; leave it out.")
         return None
     mode = wanted.container or "copy"
-    source = await _source(runtime, old.tenant_id, old.container_id)
+    source = await _source(runtime.computers.containers, old.tenant_id, old.container_id)
     if mode == "share":
-        return await _shared(runtime, source, environment)
-    return await _made(runtime, source, environment, mode, boundary)
+        return await _shared(runtime.computers.containers, source, environment)
+    return await _made(runtime.computers.containers, source, environment, mode, boundary)
 
 
-async def _source(runtime: Runtime, tenant_id: str, container_id: str) -> ContainerRecord:
+async def _source(containers: Containers, tenant_id: str, container_id: str) -> ContainerRecord:
     """The old response's container. Raises :class:`~moorage.errors.ApiError` that says how to go on without."""
     try:
-        return await runtime.computers.containers.use(tenant_id, container_id, param="container")
+        return await containers.use(tenant_id, container_id, param="container")
     except ContainerLost as error:
         raise bad_request(
             f"The container '{container_id}' of this response was deleted, or has expired. Give 'tools' again for a new one.",
@@ -155,19 +157,19 @@ async def _source(runtime: Runtime, tenant_id: str, container_id: str) -> Contai
         ) from error
 
 
-async def _shared(runtime: Runtime, source: ContainerRecord, environment: Environment) -> _ForkEnvironment:
+async def _shared(containers: Containers, source: ContainerRecord, environment: Environment) -> _ForkEnvironment:
     policy = environment.network_policy
-    if policy is not None and not await runtime.computers.containers.has_policy(source, policy):
+    if policy is not None and not await containers.has_policy(source, policy):
         raise invalid_value("container", "what is shared has a network policy of its own; leave out that of 'tools', or take a 'copy'.")
     return _ForkEnvironment("share", _referring(environment, source.id), source.id, is_new=False, files=None)
 
 
 async def _made(
-    runtime: Runtime, source: ContainerRecord, environment: Environment, mode: Literal["copy", "none"], boundary: ForkPoint
+    containers: Containers, source: ContainerRecord, environment: Environment, mode: Literal["copy", "none"], boundary: ForkPoint
 ) -> _ForkEnvironment:
     if mode == "copy" and boundary.files_at_ms is None:
         raise past_unknown(source.id)
-    made, files = await runtime.computers.containers.copy(
+    made, files = await containers.copy(
         source,
         at_ms=boundary.files_at_ms if mode == "copy" else None,
         memory_limit=environment.memory_limit,

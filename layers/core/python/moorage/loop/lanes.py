@@ -5,26 +5,26 @@ from dataclasses import replace
 from moorage.loop import decide
 from moorage.loop.chain import load_chain
 from moorage.loop.team_items import agents_of
-from moorage.runtime import Runtime
 from moorage.store.lanes import AgentLane
 from moorage.store.responses import StoredResponse
+from moorage.stores import Stores
 from moorage.tools.room import CallRunner
 from moorage.wire.types import Tool
 
 
-async def seen_as(runtime: Runtime, stored: StoredResponse, lane: int) -> StoredResponse:
+async def seen_as(stores: Stores, stored: StoredResponse, lane: int) -> StoredResponse:
     """The same as the response of this agent: what it began with is all that came before its own items. The form of the answer is that
     of ``/root``'s, and so is a forced choice of tools."""
     if lane == stored.lane:
         return stored
     if stored.lane:  # Of the others it knows nothing.
-        stored = await runtime.stores.responses.load(stored.tenant_id, stored.response_id)
+        stored = await stores.responses.load(stored.tenant_id, stored.response_id)
     if lane == 0:
         return stored
-    agent = await runtime.stores.lanes.get(stored, lane)
-    beginning = await runtime.stores.lanes.beginning(stored, lane)
+    agent = await stores.lanes.get(stored, lane)
+    beginning = await stores.lanes.beginning(stored, lane)
     if beginning is None:
-        beginning = agents_of([*await load_chain(runtime, stored), *stored.input_items])[agent.name].items
+        beginning = agents_of([*await load_chain(stores, stored), *stored.input_items])[agent.name].items
     text = {name: value for name, value in (stored.parameters.text or {}).items() if name != "format"} or None
     return replace(
         _in_workspace(stored, agent),

@@ -7,6 +7,7 @@ predecessor's next write finds the slot taken.
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from moorage.store.budget_draws import LimitReached
 from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, OutputPlaces, taken_over
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt, superseded
+from moorage.stores import Stores
 from moorage.telemetry import Metric, tell
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool
@@ -50,7 +52,7 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
     # The two reads do not wait for each other. What the second finds was true at some moment of this run, and more is not needed: an
     # outcome is written once, and a call that ends in between is sent round once more and found finished.
     snapshot, progress = await asyncio.gather(
-        runtime.stores.responses.snapshot(state.tenant_id, state.response_id), _progress(runtime, state)
+        runtime.stores.responses.snapshot(state.tenant_id, state.response_id), _progress(runtime.stores, state)
     )
     with tracing.within(snapshot.stored.trace):
         try:
@@ -74,19 +76,19 @@ async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: 
         return state.done()
     if stored.is_pause_requested and await runtime.stores.responses.park(stored, PAUSED):
         return state.done()  # The execution ends; another begins when it may go on.
-    stored = await seen_as(runtime, stored, keys.lane_of(state.step))
+    stored = await seen_as(runtime.stores, stored, keys.lane_of(state.step))
     snapshot = replace(snapshot, stored=stored)
     if state.next is Next.TOOLS:
         return await _after_tools(runtime, snapshot, state, progress)
     return await _run(runtime, snapshot, state, progress)
 
 
-async def _progress(runtime: Runtime, state: LoopState) -> Progress:
+async def _progress(stores: Stores, state: LoopState) -> Progress:
     """How the round stands that this run goes on from, and all that was made before; before the first step there is nothing."""
     if state.next is not Next.TOOLS and _is_first(state):
         return Progress()
     since = state.step if state.next is Next.TOOLS else state.step - 1
-    return await runtime.stores.steps.read(state.tenant_id, state.response_id, since=since, lane=keys.lane_of(state.step))
+    return await stores.steps.read(state.tenant_id, state.response_id, since=since, lane=keys.lane_of(state.step))
 
 
 def _is_first(state: LoopState) -> bool:
@@ -114,7 +116,7 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
         # An execution that begins after a pause has not been told where calls run.
         services = tuple(call.call_id for call in calls if call.where == SERVICE)
         return await _send_again(runtime, snapshot.stored, replace(state, services=services), admitted)
-    may_wait = not progress.outcomes[state.step].is_last and not await _is_interrupted(runtime, snapshot.stored)
+    may_wait = not progress.outcomes[state.step].is_last and not await _is_interrupted(runtime.stores, snapshot.stored)
     if may_wait and await egress_approvals.stands_still(runtime, snapshot.stored, state.step):
         return state.done()
     following = replace(state, step=state.step + 1, next=Next.MODEL, calls=())
@@ -123,15 +125,15 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
     return await _run(runtime, snapshot, following, progress)
 
 
-async def _is_interrupted(runtime: Runtime, stored: StoredResponse) -> bool:
+async def _is_interrupted(stores: Stores, stored: StoredResponse) -> bool:
     """Whether an agent of a team ends its turn before its next step."""
-    return stored.lane > 0 and (await runtime.stores.lanes.get(stored, stored.lane)).is_interrupted
+    return stored.lane > 0 and (await stores.lanes.get(stored, stored.lane)).is_interrupted
 
 
 async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState, unfinished: tuple[str, ...]) -> LoopState:
     """The calls that have not ended, once more, unless that leads nowhere; after a pause if sandboxes cannot be had for now."""
     sent = await asyncio.gather(*(runtime.stores.steps.send_again(stored, state.step, call_id) for call_id in unfinished))
-    refusal = _over_time(runtime, stored)
+    refusal = _over_time(runtime.clock, stored)
     if max(call.fruitless for call in sent) > limits.CALL_ROUNDS_MAX:
         refusal = {"code": "server_error", "message": f"A tool call failed in {limits.CALL_ROUNDS_MAX} rounds in a row."}
     if refusal is not None:
@@ -142,7 +144,7 @@ async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState
         seconds = min(2 ** (min(away) - 1), limits.SANDBOX_HOST_PAUSE_SECONDS_MAX)
         # The step has its outcome: after the pause it sends all its calls, and those that are finished return at once.
         return state.waiting(seconds)
-    await have_sandbox(runtime, stored)
+    await have_sandbox(runtime.computers.containers, stored)
     return await placed(runtime, stored, replace(state, next=Next.TOOLS, calls=unfinished))
 
 
@@ -152,7 +154,7 @@ async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         is_over = await team.follow(runtime, snapshot.stored, state.step - 1, progress.outcomes[state.step - 1])
         return state.done() if is_over else state
     attempt = await runtime.stores.steps.begin(snapshot.stored, state.step)
-    async with _sink(runtime, snapshot, state.step, attempt.attempt) as sink:
+    async with _sink(runtime.stores, snapshot, state.step, attempt.attempt) as sink:
         await finish.conclude(runtime, snapshot.stored, sink, progress.outcomes[state.step - 1], progress.items)
     finish.tell_end(snapshot.stored, progress.outcomes[state.step - 1].status)
     return state.done()
@@ -222,7 +224,7 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     try:
         attempt, chain = await asyncio.gather(
             runtime.stores.steps.begin(stored, state.step, is_last_answer=over is not None),
-            load_chain(runtime, stored),
+            load_chain(runtime.stores, stored),
             return_exceptions=True,
         )
         if isinstance(attempt, BaseException):
@@ -230,7 +232,7 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         if attempt.outcome is not None:
             await runtime.stores.responses.note_wait(stored, None)
             return await _following(runtime, stored, state, attempt.outcome)
-        refusal = _bound(runtime, stored, state.step % limits.LANE_STEPS, attempt)
+        refusal = _bound(runtime.clock, stored, state.step % limits.LANE_STEPS, attempt)
         if refusal is not None:
             return await _fail(runtime, stored, state, refusal)
         async with runtime.stores.steps.forgiving(stored, state.step):
@@ -238,7 +240,7 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
                 raise chain
             return await _attempt(runtime, snapshot, state, attempt, progress, chain)
     except Superseded:
-        return await _superseded(runtime, stored, state)
+        return await _superseded(runtime.stores, stored, state)
     except CancelRequested:
         if await runtime.stores.responses.is_gone(stored.tenant_id, stored.response_id):
             await finish.forget(runtime, stored)  # What this run has written since it was erased.
@@ -274,7 +276,7 @@ async def _stands_still(runtime: Runtime, stored: StoredResponse, state: LoopSta
     return await team.end(runtime, stored, state.step + has_outcome, status="interrupted")
 
 
-def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: StepAttempt) -> dict[str, Any] | None:
+def _bound(clock: Callable[[], float], stored: StoredResponse, step: int, attempt: StepAttempt) -> dict[str, Any] | None:
     """Why this response must not go on, if so."""
     if attempt.crashes >= limits.STEP_ATTEMPTS_MAX:
         return {"code": "server_error", "message": f"The model step failed {limits.STEP_ATTEMPTS_MAX} times in a row."}
@@ -282,27 +284,27 @@ def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: StepAtt
         return {"code": "server_error", "message": f"The model's provider gave no answer after {limits.WAITS_MAX} pauses."}
     if step >= limits.ROUNDS_MAX:
         return {"code": "loop_limit_exceeded", "message": f"The response reached its limit of {limits.ROUNDS_MAX} model steps."}
-    return _over_time(runtime, stored)
+    return _over_time(clock, stored)
 
 
-def _over_time(runtime: Runtime, stored: StoredResponse) -> dict[str, Any] | None:
-    if runtime.clock() - stored.created_at - stored.paused_seconds <= limits.RESPONSE_SECONDS_MAX:
+def _over_time(clock: Callable[[], float], stored: StoredResponse) -> dict[str, Any] | None:
+    if clock() - stored.created_at - stored.paused_seconds <= limits.RESPONSE_SECONDS_MAX:
         return None
     hours = limits.RESPONSE_SECONDS_MAX // 3600
     return {"code": "loop_limit_exceeded", "message": f"The response ran for its limit of {hours} hours."}
 
 
-async def _superseded(runtime: Runtime, stored: StoredResponse, state: LoopState) -> LoopState:
+async def _superseded(stores: Stores, stored: StoredResponse, state: LoopState) -> LoopState:
     """Another attempt took over, or the response was ended. Either way this run's answer must fit the log."""
-    snapshot = await runtime.stores.responses.snapshot(state.tenant_id, state.response_id)
+    snapshot = await stores.responses.snapshot(state.tenant_id, state.response_id)
     if snapshot.is_final:
         return state.done()
     raise Superseded(f"step {state.step} of {stored.response_id} is being run by a later attempt")
 
 
-def _sink(runtime: Runtime, snapshot: Snapshot, step: int, attempt: int) -> LogSink:
+def _sink(stores: Stores, snapshot: Snapshot, step: int, attempt: int) -> LogSink:
     """A sink at the end of the log as the snapshot saw it; if the log has grown since, the first write finds out."""
-    log = runtime.stores.responses.log_of(snapshot.stored)
+    log = stores.responses.log_of(snapshot.stored)
     following, agent = 0 if snapshot.last is None else snapshot.last.following, snapshot.stored.agent
     next_output = None if snapshot.last is None else snapshot.last.next_output
     places = None if agent is None else OutputPlaces(agent, next_output or 0)
@@ -321,7 +323,7 @@ async def _attempt(
     results = {call_id: item for (step, call_id), item in progress.results.items() if step == state.step - 1}
     is_first = _is_first(state)
     position = StepPosition(state.step) if is_first else StepPosition.after(progress.outcomes[state.step - 1], state.step)
-    async with _sink(runtime, snapshot, state.step, attempt) as sink:
+    async with _sink(runtime.stores, snapshot, state.step, attempt) as sink:
         if snapshot.last is None:
             for event in finish.opening_events(stored):
                 sink.emit(event)
@@ -332,8 +334,8 @@ async def _attempt(
         ask = ModelAsk(runtime, stored, position, sink, chain, done=progress.items, results=results, watch=watch)
         ask.pauses = begun.yields
         if attempt > 1:
-            ask.items, ask.announced, ask.position = await _take_over(runtime, stored, sink, position)
-        standby = SandboxPrewarm.begin(runtime, stored) if state.step == 0 else None
+            ask.items, ask.announced, ask.position = await _take_over(runtime.stores, stored, sink, position)
+        standby = SandboxPrewarm.begin(runtime.computers.containers, stored) if state.step == 0 else None
         try:
             try:
                 outcome = await ask.run()
@@ -430,14 +432,14 @@ def _is_result(item: Item) -> bool:
 
 
 async def _take_over(
-    runtime: Runtime, stored: StoredResponse, sink: LogSink, position: StepPosition
+    stores: Stores, stored: StoredResponse, sink: LogSink, position: StepPosition
 ) -> tuple[dict[int, Item], dict[str, Item], StepPosition]:
     """Take over from a dead predecessor: its finished items count, its open one is closed as ``incomplete``.
 
     The outputs of hosted calls that it had announced stay open (by call id): this attempt goes on with them. Raises
     :class:`Superseded` if it was not dead, and has ended the response meanwhile.
     """
-    log = runtime.stores.responses.log_of(stored)
+    log = stores.responses.log_of(stored)
     batches = await log.read_from(0)
     sink.writer.next_number = max(sink.writer.next_number, taken_over(sink.writer.writer, batches))
     events, places = of_lane(batches, None if stored.agent is None else stored.lane)

@@ -16,7 +16,7 @@ from moorage.loop.context import answered_at_once, trimmed
 from moorage.loop.team_items import known_to_root
 from moorage.loop.truncate import stays
 from moorage.model.tokens import estimate_item
-from moorage.runtime import Runtime
+from moorage.stores import Stores
 from moorage.wire.types import Item
 
 _FORM: Final = "compaction.2:"
@@ -56,9 +56,9 @@ Reader = Callable[[Item], Notes | None]
 """Opens a ``compaction`` item; None for one that was not made here."""
 
 
-def reader(runtime: Runtime, tenant_id: str) -> Reader:
+def reader(stores: Stores, tenant_id: str) -> Reader:
     def read(item: Item) -> Notes | None:
-        content = runtime.stores.sealer.open(tenant_id, item["encrypted_content"])
+        content = stores.sealer.open(tenant_id, item["encrypted_content"])
         return None if content is None else Notes.unpacked(content)
 
     return read

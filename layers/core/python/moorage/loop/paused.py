@@ -8,6 +8,7 @@ from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
 from moorage.store.lanes import AgentLane
 from moorage.store.responses import StoredResponse
+from moorage.stores import Stores
 
 
 async def resume(runtime: Runtime, stored: StoredResponse) -> None:
@@ -38,11 +39,11 @@ async def _start(runtime: Runtime, stood: StoredResponse) -> bool:
     if stood.agent is not None:
         for lane in await runtime.stores.lanes.all(stood):
             if lane.status == "running":
-                await let_go(runtime, stood, lane)
+                await let_go(runtime.stores, stood, lane)
         await _wake_held(runtime, stood)
         return True
     name = f"{stood.response_id}-p{stood.pauses}"
-    if await runtime.stores.executions.start_soon(name, (await state_of(runtime, stood)).to_json(), stood.trace):
+    if await runtime.stores.executions.start_soon(name, (await state_of(runtime.stores, stood)).to_json(), stood.trace):
         await runtime.stores.responses.set_execution(stood, name, instead_of=stood.execution)
     return True
 
@@ -70,16 +71,16 @@ async def _wake_held(runtime: Runtime, stored: StoredResponse) -> bool:
     if going and not any(lane.status == "running" for lane in lanes):  # For so long the whole team has stood still.
         still_ms = runtime.now_ms() - max(lane.touched_at_ms for lane in held)
         await runtime.stores.responses.note_pause(stored, still_ms // 1000)
-    return any([await let_go(runtime, stored, lane) for lane in going])
+    return any([await let_go(runtime.stores, stored, lane) for lane in going])
 
 
-async def state_of(runtime: Runtime, stored: StoredResponse) -> LoopState:
+async def state_of(stores: Stores, stored: StoredResponse) -> LoopState:
     """The loop's position by the records."""
-    step, ended = await runtime.stores.steps.last(stored)
+    step, ended = await stores.steps.last(stored)
     state = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=step, from_step=step)
     if ended is None:
         return state
-    if ended.outcome.next is Next.DONE and await _has_ended(runtime, stored, step):
+    if ended.outcome.next is Next.DONE and await _has_ended(stores, stored, step):
         return state  # An agent of a team, which has something to say of its end.
     if ended.outcome.next is Next.TOOLS:
         # An empty round: the model step that follows it looks which calls are unfinished.
@@ -87,30 +88,30 @@ async def state_of(runtime: Runtime, stored: StoredResponse) -> LoopState:
     return replace(state, step=step + 1, from_step=step + 1)
 
 
-async def _has_ended(runtime: Runtime, stored: StoredResponse, step: int) -> bool:
+async def _has_ended(stores: Stores, stored: StoredResponse, step: int) -> bool:
     """Whether the last step of an agent is the end of its present turn."""
-    return (await runtime.stores.lanes.get(stored, stored.lane)).turn <= step
+    return (await stores.lanes.get(stored, stored.lane)).turn <= step
 
 
-async def let_go(runtime: Runtime, stored: StoredResponse, lane: AgentLane, *, is_lost: bool = False) -> bool:
+async def let_go(stores: Stores, stored: StoredResponse, lane: AgentLane, *, is_lost: bool = False) -> bool:
     """Give an agent of a team an execution where it has none, or has lost it (``is_lost``). False if somebody else has let it go on
     meanwhile; of two callers that read the same one does it. A message or an interruption at this moment makes no difference. Where it
     cannot be started now the reaper does that."""
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         name = f"{stored.response_id}-l{lane.number}-{lane.starts + 1}"
-        started = replace(runtime.stores.lanes.started(lane, name), restarts=lane.restarts + is_lost)
-        going = await runtime.stores.lanes.change(stored, started, as_of=lane)
+        started = replace(stores.lanes.started(lane, name), restarts=lane.restarts + is_lost)
+        going = await stores.lanes.change(stored, started, as_of=lane)
         if going is not None:
-            await begin(runtime, stored, going)
+            await begin(stores, stored, going)
             return True
-        now = await runtime.stores.lanes.get(stored, lane.number)
+        now = await stores.lanes.get(stored, lane.number)
         if (now.status, now.starts) != (lane.status, lane.starts):
             return False
         lane = now
     return False
 
 
-async def begin(runtime: Runtime, stored: StoredResponse, lane: AgentLane) -> None:
+async def begin(stores: Stores, stored: StoredResponse, lane: AgentLane) -> None:
     """Start the execution that the record of an agent names. Harmless to run twice."""
-    state = await state_of(runtime, await seen_as(runtime, stored, lane.number))
-    await runtime.stores.executions.start_soon(lane.execution_of(stored.response_id), state.to_json(), stored.trace)
+    state = await state_of(stores, await seen_as(stores, stored, lane.number))
+    await stores.executions.start_soon(lane.execution_of(stored.response_id), state.to_json(), stored.trace)

@@ -19,6 +19,7 @@ from moorage.model.catalog import ModelEntry
 from moorage.parallel import Breath
 from moorage.runtime import Runtime
 from moorage.store.responses import Chain, Snapshot
+from moorage.stores import Stores
 from moorage.tools.capabilities import (
     HidesField,
     HoldsSecrets,
@@ -68,20 +69,20 @@ async def gather(
     """
     entry = runtime.models.catalog.resolve(model)
     native_tools = runtime.models.catalog.provider(entry, runtime.models.http).native_tools
-    past = None if previous_response_id is None or recent is not None else await _chain(runtime, tenant_id, previous_response_id)
+    past = None if previous_response_id is None or recent is not None else await _chain(runtime.stores, tenant_id, previous_response_id)
     if conversation_id is not None:
         chain = await runtime.stores.conversations.load_items(tenant_id, conversation_id)
     else:
         chain = recent or [] if past is None else chain_items(past.parts, then=input_items)
     breath = Breath()
     previous = None if past is None else past.previous
-    said = ResolvedInput(entry, native_tools, previous, chain, await _resolved(runtime, tenant_id, input_items, chain))
+    said = ResolvedInput(entry, native_tools, previous, chain, await _resolved(runtime.stores, tenant_id, input_items, chain))
     await breath.taken()
     context.check_calls(said.input_items, chain)
     check_choice(tool_choice, tools, said.items)
     programs.check_choice(tool_choice, tools)
     await breath.taken()
-    read = reader(runtime, tenant_id)
+    read = reader(runtime.stores, tenant_id)
     check_readable(said.input_items, read, native_tools)
     await breath.taken()
     before = "previous_response_id" if conversation_id is None else "conversation"
@@ -128,9 +129,9 @@ async def check_tools(
             await runtime.vector_stores.stores.resolve(tenant_id, store_ids, param=f"tools[{index}].vector_store_ids")
 
 
-async def _chain(runtime: Runtime, tenant_id: str, previous_response_id: str) -> Chain:
+async def _chain(stores: Stores, tenant_id: str, previous_response_id: str) -> Chain:
     """The chain that a request goes on from. Raises :class:`ApiError`."""
-    chain = await runtime.stores.responses.chain(tenant_id, previous_response_id)
+    chain = await stores.responses.chain(tenant_id, previous_response_id)
     if not chain.previous.is_final:
         raise bad_request(
             f"Response '{previous_response_id}' is still running. Wait until it has ended, or cancel it.",
@@ -144,14 +145,14 @@ async def _chain(runtime: Runtime, tenant_id: str, previous_response_id: str) ->
     return chain
 
 
-async def _resolved(runtime: Runtime, tenant_id: str, items: Sequence[Item], chain: list[Item]) -> list[Item]:
+async def _resolved(stores: Stores, tenant_id: str, items: Sequence[Item], chain: list[Item]) -> list[Item]:
     """Replace ``item_reference`` items by the items that they name: of the chain, or of any stored response.
 
     A code interpreter call that comes back without its outputs, because its client had not asked for them, gets them back: the
     model has to read them again.
     """
     known = {item["id"]: item for item in chain if "id" in item}
-    stored = await _stored_items(runtime, tenant_id, {item["id"] for item in items if _is_partial(item)} - known.keys())
+    stored = await _stored_items(stores, tenant_id, {item["id"] for item in items if _is_partial(item)} - known.keys())
     there = known | stored
     resolved: list[Item] = []
     breath = Breath()
@@ -192,14 +193,14 @@ def _hidden(item: Item) -> str | None:
     return None if room.hidden_field in item else room.hidden_field
 
 
-async def _stored_items(runtime: Runtime, tenant_id: str, item_ids: set[str]) -> dict[str, Item]:
+async def _stored_items(stores: Stores, tenant_id: str, item_ids: set[str]) -> dict[str, Item]:
     """Those of the items that stand in a stored response, by id; each response is read once."""
     response_ids = {ids.response_of(item_id) for item_id in item_ids} - {None}
     found: dict[str, Item] = {}
 
     async def read(response_id: str) -> None:
         with suppress(ApiError):
-            snapshot = await runtime.stores.responses.snapshot(tenant_id, response_id)
+            snapshot = await stores.responses.snapshot(tenant_id, response_id)
             output = snapshot.final_object["output"] if snapshot.is_final else []
             found.update({item["id"]: item for item in [*snapshot.stored.input_items, *output] if item.get("id") in item_ids})
 

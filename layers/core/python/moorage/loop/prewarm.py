@@ -9,18 +9,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
+from moorage.containers.containers import Containers
 from moorage.errors import ApiError
-from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 
 _log: Final = logging.getLogger(__name__)
 
 
-async def have_sandbox(runtime: Runtime, stored: StoredResponse) -> None:
+async def have_sandbox(containers: Containers, stored: StoredResponse) -> None:
     """See that the response's container has a sandbox or gets one; the tool step reports an obstacle."""
     if stored.container_id is not None:
         with suppress(ApiError):  # Deleted meanwhile.
-            await runtime.computers.containers.sandboxes.place(stored.tenant_id, stored.container_id)
+            await containers.sandboxes.place(stored.tenant_id, stored.container_id)
 
 
 @dataclass(slots=True)
@@ -28,11 +28,11 @@ class SandboxPrewarm:
     task: asyncio.Task[None]
 
     @classmethod
-    def begin(cls, runtime: Runtime, stored: StoredResponse) -> Self | None:
+    def begin(cls, containers: Containers, stored: StoredResponse) -> Self | None:
         """None if the response has no container."""
         if stored.container_id is None:
             return None
-        task = asyncio.create_task(have_sandbox(runtime, stored))
+        task = asyncio.create_task(have_sandbox(containers, stored))
         task.add_done_callback(_tell)
         return cls(task)
 

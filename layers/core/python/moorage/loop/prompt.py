@@ -102,7 +102,7 @@ class Prompt:
                 attachments=read,
             )
         if HOSTED_SHELL in self.native_tools:
-            resolved = await upstream_shell.with_own_containers(self.runtime, tenant_id, resolved)
+            resolved = await upstream_shell.with_own_containers(self.runtime.stores, tenant_id, resolved)
         if is_opened:
             open_sealed = partial(self.runtime.stores.sealer.open, tenant_id)
             resolved = [reasoning.opened(item, open_sealed) for item in resolved]
@@ -191,7 +191,7 @@ async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt
     step = next((each for each in steps if each.id == step_id and each.call_id is None), None)
     if step is None or step.usage == TokenUsage():
         raise step_not_found(step_id)
-    stored = await seen_as(runtime, stored, keys.lane_of(step.step))
+    stored = await seen_as(runtime.stores, stored, keys.lane_of(step.step))
     first = stored.lane * limits.LANE_STEPS
     accounts = await runtime.stores.steps.accounts(stored.tenant_id, stored.response_id, since=first)
     outcomes = {each.step: each.outcome for each in accounts if each.call_id is None and each.outcome is not None}
@@ -203,10 +203,10 @@ async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt
     batches = await runtime.stores.responses.log_of(stored).read_from(0)
     log = fold(of_lane(batches, None if stored.agent is None else stored.lane)[0])
     made = _made_before(log, position.next_index, None if following is None else following.next_index)
-    said = [*brief.of(stored), *await load_chain(runtime, stored), *stored.input_items, *context.own_items(made)]
+    said = [*brief.of(stored), *await load_chain(runtime.stores, stored), *stored.input_items, *context.own_items(made)]
     entry = runtime.models.catalog.resolve(stored.parameters.model)
     prompt = Prompt(runtime, stored, position, entry, runtime.models.catalog.provider(entry, runtime.models.http).native_tools)
-    lowered = await prompt.lowered(visible(said, reader(runtime, stored.tenant_id)), is_opened=False)
+    lowered = await prompt.lowered(visible(said, reader(runtime.stores, stored.tenant_id)), is_opened=False)
     return SentPrompt(step, prompt.request(lowered))
 
 

@@ -19,6 +19,7 @@ from moorage.state import LoopState, Next
 from moorage.store import keys
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.stores import Stores
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.webhooks import delivery as webhooks
 
@@ -82,23 +83,23 @@ async def restart(runtime: Runtime, stored: StoredResponse) -> bool:
         await finish.end_from_outside(runtime, stored, status="failed", error=error)
         return False
     name = f"{stored.response_id}-r{number}"
-    await runtime.stores.executions.start(name, (await state_of(runtime, stored)).to_json(), stored.trace)
+    await runtime.stores.executions.start(name, (await state_of(runtime.stores, stored)).to_json(), stored.trace)
     return await runtime.stores.responses.set_execution(stored, name, instead_of=stored.execution)
 
 
-async def continue_loop(runtime: Runtime, state: LoopState) -> LoopState:
+async def continue_loop(stores: Stores, state: LoopState) -> LoopState:
     """The task ``ContinueStep``: hand over to a successor before the history grows too long.
 
     Running twice is harmless: the successor's name follows from the step.
     """
     name = f"{state.response_id}-c{state.step}"
     successor = replace(state, next=Next.MODEL, calls=(), from_step=state.step)
-    stored = await runtime.stores.responses.load(state.tenant_id, state.response_id)
-    await runtime.stores.executions.start(name, successor.to_json(), stored.trace)
+    stored = await stores.responses.load(state.tenant_id, state.response_id)
+    await stores.executions.start(name, successor.to_json(), stored.trace)
     if stored.agent is None:
-        await runtime.stores.responses.set_execution(stored, name)
+        await stores.responses.set_execution(stored, name)
     else:
-        await runtime.stores.lanes.set_execution(stored, keys.lane_of(state.step), name)
+        await stores.lanes.set_execution(stored, keys.lane_of(state.step), name)
     return state.done()
 
 
@@ -121,7 +122,7 @@ async def fail_response(runtime: Runtime, state: LoopState) -> None:
         tell("response_failed", ids, {Metric.ERRORS: 1})
     error = finish.error_of(RuntimeError("a step could not be run"))
     if stored.agent is not None:
-        seen = await seen_as(runtime, stored, keys.lane_of(state.step))
+        seen = await seen_as(runtime.stores, stored, keys.lane_of(state.step))
         await team.end(runtime, seen, state.step, status="failed", error=error)
         return
     await finish.end_from_outside(runtime, stored, status="failed", error=error)

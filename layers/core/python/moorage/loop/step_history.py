@@ -19,6 +19,7 @@ from moorage.store.event_log import EventBatch
 from moorage.store.lanes import AgentLane
 from moorage.store.responses import Snapshot
 from moorage.store.steps import StepAccount
+from moorage.stores import Stores
 from moorage.wire.events import OUTPUT_ITEM_ADDED
 from moorage.wire.operator_answers import ResponseStep
 from moorage.wire.responses import TokenUsage
@@ -99,10 +100,10 @@ async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[StepHistory]:
     """All steps so far. Those of the agents of a team come as they began, each model step with its calls."""
     stored = snapshot.stored
     if stored.agent is None:
-        steps = await _of_lane(runtime, snapshot, AgentLane(0))
+        steps = await _of_lane(runtime.stores, snapshot, AgentLane(0))
     else:
         lanes = await runtime.stores.lanes.all(stored)
-        found = await asyncio.gather(*(_of_lane(runtime, snapshot, lane) for lane in lanes))
+        found = await asyncio.gather(*(_of_lane(runtime.stores, snapshot, lane) for lane in lanes))
         rounds = [
             [replace(step, agent=lane.name) for step in group]
             for lane, own in zip(lanes, found, strict=True)
@@ -114,16 +115,16 @@ async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[StepHistory]:
     return [replace(step, cost_usd=_cost(step, price)) for step in steps]
 
 
-async def _of_lane(runtime: Runtime, snapshot: Snapshot, lane: AgentLane) -> list[StepHistory]:
+async def _of_lane(stores: Stores, snapshot: Snapshot, lane: AgentLane) -> list[StepHistory]:
     """The steps of an agent; of ``/root``, where there is no team."""
     stored, first = snapshot.stored, lane.number * limits.LANE_STEPS
-    accounts = await runtime.stores.steps.accounts(stored.tenant_id, stored.response_id, since=first)
+    accounts = await stores.steps.accounts(stored.tenant_id, stored.response_id, since=first)
     models = [account for account in accounts if account.call_id is None]
     ended = [account for account in models if account.outcome is not None]
     last = models[-1].step if models else first
     following = ended[-1].following or 0 if ended else 0
     is_open = not models or models[-1].outcome is None
-    spoken = await _spoken(runtime, snapshot, following, last) if is_open else None
+    spoken = await _spoken(stores, snapshot, following, last) if is_open else None
     steps: list[StepHistory] = []
     before = TokenUsage()
     queued_at = stored.created_at * 1000
@@ -153,11 +154,11 @@ def _cost(step: StepHistory, price: Price | None) -> float | None:
     return usd(price.nanodollars(step.usage or TokenUsage(), {} if step.call_id is None else {step.type: 1}))
 
 
-async def _spoken(runtime: Runtime, snapshot: Snapshot, following: int, step: int) -> _StepEvents | None:
+async def _spoken(stores: Stores, snapshot: Snapshot, following: int, step: int) -> _StepEvents | None:
     """The log's facts about a model step without an end in its record; None if there are none yet."""
     batches = [
         batch
-        for batch in await runtime.stores.responses.log_of(snapshot.stored).read_from(following)
+        for batch in await stores.responses.log_of(snapshot.stored).read_from(following)
         if batch.writer.step == step and batch.writer.call_id is None
     ]
     return _heard(batches) if batches else None

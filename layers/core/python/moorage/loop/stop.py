@@ -8,6 +8,7 @@ from moorage.loop import finish, team, tool_step
 from moorage.runtime import Runtime
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.stores import Stores
 
 
 async def stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
@@ -21,16 +22,16 @@ async def stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
         await tool_step.kill_running(runtime, stored, snapshot.last.writer.step)
     ended = await finish.end_from_outside(runtime, stored, status="cancelled")
     if stored.is_looping:
-        for execution in await _executions(runtime, stored):
+        for execution in await _executions(runtime.stores, stored):
             await runtime.stores.executions.stop(execution)
     return ended
 
 
-async def _executions(runtime: Runtime, stored: StoredResponse) -> list[str]:
+async def _executions(stores: Stores, stored: StoredResponse) -> list[str]:
     """That run it: one, or one for each agent of its team."""
     if stored.agent is None:
         return [stored.execution]
-    lanes = await runtime.stores.lanes.all(stored)
+    lanes = await stores.lanes.all(stored)
     return list(dict.fromkeys([stored.execution, *(lane.execution_of(stored.response_id) for lane in lanes)]))
 
 
@@ -39,7 +40,7 @@ async def erase(runtime: Runtime, stored: StoredResponse) -> None:
     if stored.is_looping or not stored.is_stored:
         deadline = asyncio.get_running_loop().time() + limits.ERASE_WAIT_SECONDS
         while asyncio.get_running_loop().time() < deadline:
-            states = [await runtime.stores.executions.status(name) for name in await _executions(runtime, stored)]
+            states = [await runtime.stores.executions.status(name) for name in await _executions(runtime.stores, stored)]
             if all(state in (None, *ENDED) for state in states):
                 break
             await asyncio.sleep(limits.TAIL_POLL_SECONDS_MAX)

@@ -59,7 +59,7 @@ async def _tool_step(runtime: Runtime, given: State) -> State:
 
 
 async def _continue_step(runtime: Runtime, given: State) -> State:
-    return (await recover.continue_loop(runtime, LoopState.from_json(given))).to_json()
+    return (await recover.continue_loop(runtime.stores, LoopState.from_json(given))).to_json()
 
 
 async def _fail_response(runtime: Runtime, given: State) -> State:

@@ -24,6 +24,7 @@ from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.executions import ENDED
 from moorage.store.lanes import AgentLane, LaneStatus
 from moorage.store.responses import StoredResponse
+from moorage.stores import Stores
 from moorage.tools.function_items import parsed
 from moorage.tools.multi_agent.room import is_task
 from moorage.tools.registry import ROOMS
@@ -39,13 +40,13 @@ async def wake(runtime: Runtime, stored: StoredResponse, numbers: Iterable[int])
     for number in dict.fromkeys(numbers):
         lane = await runtime.stores.lanes.get(stored, number)
         if lane.status == "waiting" or (lane.status == "held" and lane.is_interrupted):
-            await paused.let_go(runtime, stored, lane)
+            await paused.let_go(runtime.stores, stored, lane)
         elif lane.status == "held":  # It was interrupted, and has a further task: nobody decides about its calls any more.
             await paused.wake(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
         elif lane.status == "running":
-            await paused.begin(runtime, stored, lane)
+            await paused.begin(runtime.stores, stored, lane)
         elif lane.status == "asking" and lane.is_interrupted:
-            seen = await seen_as(runtime, stored, number)
+            seen = await seen_as(runtime.stores, stored, number)
             step, _ = await runtime.stores.steps.last(seen)
             await end(runtime, seen, step, status="interrupted")
 
@@ -60,10 +61,10 @@ async def must_wait(runtime: Runtime, stored: StoredResponse, step: int, until_m
         if not me.is_active:
             await settle(runtime, stored)
             return True
-        is_over = me.is_interrupted or ran_ms(runtime, stored) >= until_ms or not _others_may_send(lanes, me)
+        is_over = me.is_interrupted or ran_ms(runtime.clock, stored) >= until_ms or not _others_may_send(lanes, me)
         is_over = is_over or (await runtime.stores.steps.last(stored))[0] >= step
-        is_over = is_over or bool(await team_outputs.unread(runtime, stored, own.values(), is_late=True))
-        if is_over or await news(runtime, stored, own.values()):
+        is_over = is_over or bool(await team_outputs.unread(runtime.stores, stored, own.values(), is_late=True))
+        if is_over or await news(runtime.stores, stored, own.values()):
             if me.status != "waiting":
                 return False
             if await runtime.stores.lanes.change(stored, replace(me, status="running", due_at_ms=0), as_of=me) is not None:
@@ -83,11 +84,11 @@ def _others_may_send(lanes: Iterable[AgentLane], me: AgentLane) -> bool:
 async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
     """Before the first step of ``/root``: the agents of the responses before are there again, and those that their client has answered
     go on. True if ``/root`` itself has nothing to do yet. Harmless to run twice."""
-    items = [*await load_chain(runtime, stored), *stored.input_items]
+    items = [*await load_chain(runtime.stores, stored), *stored.input_items]
     known = list(agents_of(items).values())
     if len(known) == 1:
         return False
-    await open_allowed(runtime, stored, stored.own_input, items)
+    await open_allowed(runtime.computers.egress, stored, stored.own_input, items)
     is_on, numbers = goes_on(known), {agent.name: number for number, agent in enumerate(known)}
     for number, agent in enumerate(known):
         standing = agent.standing() if is_on else "completed" if number else "running"
@@ -113,7 +114,7 @@ async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
     lanes = await runtime.stores.lanes.all(stored)
     for lane in lanes[1 : len(known)]:
         if lane.status == "running":
-            await paused.begin(runtime, stored, lane)
+            await paused.begin(runtime.stores, stored, lane)
     if lanes[0].status == "running":
         return False
     await settle(runtime, stored)  # All may have ended, and the process that ran the last of them may have died.
@@ -167,8 +168,8 @@ async def end(
             return False
         if status in ("completed", "incomplete"):
             made = (await runtime.stores.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items.values()
-            has_task = any(is_task(item) for item in await news(runtime, stored, made))
-            if has_task or (status == "completed" and await team_outputs.unread(runtime, stored, made, is_late=True)):
+            has_task = any(is_task(item) for item in await news(runtime.stores, stored, made))
+            if has_task or (status == "completed" and await team_outputs.unread(runtime.stores, stored, made, is_late=True)):
                 # Its parent may have been told of the end already, and is told of the next one too.
                 if await runtime.stores.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
                     continue
@@ -204,7 +205,7 @@ async def _tell_parent(runtime: Runtime, stored: StoredResponse, me: AgentLane, 
     parent = await runtime.stores.lanes.get(stored, me.parent)
     mark = ids.mark_of_item(me.number, 0x800000 + me.turns)
     told = text if len(text) <= limits.TEAM_MESSAGE_CHARS_MAX else text[: limits.TEAM_MESSAGE_CHARS_MAX] + _CUT
-    message = message_of(runtime, stored, parent, "FINAL_ANSWER", told, mark)
+    message = message_of(runtime.clock, stored, parent, "FINAL_ANSWER", told, mark)
     return await runtime.stores.lanes.send(stored, parent.number, message, mark)
 
 
@@ -229,7 +230,7 @@ async def settle(runtime: Runtime, stored: StoredResponse) -> None:
     if stored.takes_outputs:
         given = await asyncio.gather(*(runtime.stores.lanes.outputs(stored, lane.number) for lane in lanes))
         unread += [(lane.name, item) for lane, items in zip(lanes, given, strict=True) for item in items]
-    root = await seen_as(runtime, stored, 0)
+    root = await seen_as(runtime.stores, stored, 0)
     await finish.end_from_outside(runtime, root, status="completed", unread=unread)
 
 
@@ -241,7 +242,7 @@ async def _ask(runtime: Runtime, stored: StoredResponse, step: int, made: Sequen
             return await end(runtime, stored, step, status="interrupted")
         if me.status != "running" or me.turn > step:
             break
-        if await team_outputs.has_all(runtime, stored, made):
+        if await team_outputs.has_all(runtime.stores, stored, made):
             return False
         due_at_ms = runtime.now_ms() + limits.TEAM_OUTPUTS_MS if stored.takes_outputs else 0
         if await runtime.stores.lanes.change(stored, replace(me, status="asking", due_at_ms=due_at_ms), as_of=me) is not None:
@@ -255,37 +256,37 @@ async def _ask(runtime: Runtime, stored: StoredResponse, step: int, made: Sequen
     return True
 
 
-async def answer(runtime: Runtime, stored: StoredResponse, outputs: Mapping[str, Sequence[Item]]) -> bool:
+async def answer(stores: Stores, stored: StoredResponse, outputs: Mapping[str, Sequence[Item]]) -> bool:
     """Outputs for calls of agents, by their names, come while the response runs: all are kept, or none. False if it takes none any
     more. Raises :class:`ConditionFailed` if one of the calls has its output."""
-    numbers = {lane.name: lane.number for lane in await runtime.stores.lanes.all(stored)}
+    numbers = {lane.name: lane.number for lane in await stores.lanes.all(stored)}
     by_lane = {numbers[name]: [{"status": "completed", **item} for item in items] for name, items in outputs.items()}
-    if not await runtime.stores.lanes.answer(stored, by_lane):
+    if not await stores.lanes.answer(stored, by_lane):
         return False
     for number in by_lane:
-        lane = await runtime.stores.lanes.get(stored, number)
+        lane = await stores.lanes.get(stored, number)
         if lane.status == "waiting":
-            await paused.let_go(runtime, stored, lane)
+            await paused.let_go(stores, stored, lane)
         elif lane.status == "completed":
-            await _begin_again(runtime, stored, lane)
+            await _begin_again(stores, stored, lane)
         else:
-            await _go_on(runtime, stored, number)
+            await _go_on(stores, stored, number)
     return True
 
 
-async def _begin_again(runtime: Runtime, stored: StoredResponse, lane: AgentLane) -> None:
+async def _begin_again(stores: Stores, stored: StoredResponse, lane: AgentLane) -> None:
     """Let an agent that has ended its turn go on with an output that it did not wait for. If this process dies before, the output
     stands at the end of the response, and the next one goes on with it."""
-    seen = await seen_as(runtime, stored, lane.number)
-    step, _ = await runtime.stores.steps.last(seen)
-    made = (await runtime.stores.steps.read(stored.tenant_id, stored.response_id, since=step, lane=lane.number)).items
-    if not await team_outputs.unread(runtime, seen, made.values(), is_late=True):
+    seen = await seen_as(stores, stored, lane.number)
+    step, _ = await stores.steps.last(seen)
+    made = (await stores.steps.read(stored.tenant_id, stored.response_id, since=step, lane=lane.number)).items
+    if not await team_outputs.unread(stores, seen, made.values(), is_late=True):
         return
     name = f"{stored.response_id}-l{lane.number}-{lane.starts + 1}"
-    going = replace(runtime.stores.lanes.started(lane, name), turn=step + 1, turns=lane.turns + 1)
-    begun = await runtime.stores.lanes.change(stored, going, as_of=lane)
+    going = replace(stores.lanes.started(lane, name), turn=step + 1, turns=lane.turns + 1)
+    begun = await stores.lanes.change(stored, going, as_of=lane)
     if begun is not None:
-        await paused.begin(runtime, stored, begun)
+        await paused.begin(stores, stored, begun)
 
 
 async def end_outputs(runtime: Runtime, stored: StoredResponse) -> None:
@@ -293,24 +294,24 @@ async def end_outputs(runtime: Runtime, stored: StoredResponse) -> None:
     run twice."""
     await runtime.stores.responses.end_outputs(stored)
     for lane in await runtime.stores.lanes.all(stored):
-        await _go_on(runtime, stored, lane.number)
+        await _go_on(runtime.stores, stored, lane.number)
     await settle(runtime, replace(stored, has_all_outputs=True))
 
 
-async def _go_on(runtime: Runtime, stored: StoredResponse, number: int) -> bool:
+async def _go_on(stores: Stores, stored: StoredResponse, number: int) -> bool:
     """Let an agent go on that waits for its client, if it has all its outputs. One that runs looks for them before it waits."""
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        lane = await runtime.stores.lanes.get(stored, number)
+        lane = await stores.lanes.get(stored, number)
         if lane.status != "asking":
             return False
-        seen = await seen_as(runtime, stored, number)
-        step, ended = await runtime.stores.steps.last(seen)
-        if ended is None or not await team_outputs.has_all(runtime, seen, list(ended.items.values())):
+        seen = await seen_as(stores, stored, number)
+        step, ended = await stores.steps.last(seen)
+        if ended is None or not await team_outputs.has_all(stores, seen, list(ended.items.values())):
             return False
         name = f"{stored.response_id}-l{number}-{lane.starts + 1}"
-        going = await runtime.stores.lanes.change(stored, replace(runtime.stores.lanes.started(lane, name), turn=step + 1), as_of=lane)
+        going = await stores.lanes.change(stored, replace(stores.lanes.started(lane, name), turn=step + 1), as_of=lane)
         if going is not None:
-            await paused.begin(runtime, stored, going)
+            await paused.begin(stores, stored, going)
             return True
     return False  # The reaper looks again.
 
@@ -332,7 +333,7 @@ async def kill_all(runtime: Runtime, stored: StoredResponse) -> None:
     """Kill what the agents run in the container."""
 
     async def one(lane: AgentLane) -> None:
-        seen = await seen_as(runtime, stored, lane.number)
+        seen = await seen_as(runtime.stores, stored, lane.number)
         step, _ = await runtime.stores.steps.last(seen)
         await tool_step.kill_running(runtime, seen, step)
 
@@ -365,7 +366,7 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     is_open = stored.takes_outputs and not stored.has_all_outputs
     asking = [lane for lane in lanes if lane.status == "asking"]
     for lane in asking if is_open else ():
-        begun |= await _go_on(runtime, stored, lane.number)
+        begun |= await _go_on(runtime.stores, stored, lane.number)
     if begun:
         return True
     if asking and is_open and all(now >= lane.due_at_ms for lane in asking):
@@ -376,9 +377,9 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
         return False
     waits_for_a_person = "held" in standings and "running" not in standings
     for lane in lanes:
-        is_due = ran_ms(runtime, stored) >= lane.due_at_ms and not waits_for_a_person
+        is_due = ran_ms(runtime.clock, stored) >= lane.due_at_ms and not waits_for_a_person
         if lane.status == "waiting" and (is_due or lane.mail > lane.mail_seen):
-            begun |= await paused.let_go(runtime, stored, lane)
+            begun |= await paused.let_go(runtime.stores, stored, lane)
         elif lane.status == "running":
             begun |= await _recover(runtime, stored, lane, now)
     return begun
@@ -391,9 +392,9 @@ async def _recover(runtime: Runtime, stored: StoredResponse, lane: AgentLane, no
     if await runtime.stores.executions.status(lane.execution_of(stored.response_id)) not in (None, *ENDED):
         return False
     if lane.restarts >= limits.RECOVERIES_MAX:
-        seen = await seen_as(runtime, stored, lane.number)
+        seen = await seen_as(runtime.stores, stored, lane.number)
         step, _ = await runtime.stores.steps.last(seen)
         error = {"code": "server_error", "message": "It was interrupted too often to go on."}
         await end(runtime, seen, max(step, lane.turn), status="failed", error=error)
         return False
-    return await paused.let_go(runtime, stored, lane, is_lost=True)
+    return await paused.let_go(runtime.stores, stored, lane, is_lost=True)

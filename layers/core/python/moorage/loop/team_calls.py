@@ -5,7 +5,7 @@ that was started, or has to go on, does so after the outcome of the step was sto
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
@@ -17,6 +17,7 @@ from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
 from moorage.store.lanes import COPIES, AgentLane, AgentMessage, MessageKind, Workspace
 from moorage.store.responses import StoredResponse
+from moorage.stores import Stores
 from moorage.tools.function_items import compact_json, parsed
 from moorage.tools.multi_agent.room import AgentTeam
 from moorage.tools.multi_agent.room import output as output_item
@@ -35,10 +36,10 @@ def output(call: Item, said: Said) -> Item:
     return output_item(call, compact_json(said))
 
 
-async def news(runtime: Runtime, stored: StoredResponse, own: Iterable[Item]) -> list[Item]:
+async def news(stores: Stores, stored: StoredResponse, own: Iterable[Item]) -> list[Item]:
     """Messages to an agent that are not yet among its items."""
     known = {item.get("id") for item in own}
-    return [message.item() for message in await runtime.stores.lanes.messages(stored, stored.lane) if message.id not in known]
+    return [message.item() for message in await stores.lanes.messages(stored, stored.lane) if message.id not in known]
 
 
 def waits_over(before: Iterable[Item], made: Iterable[Item], response_id: str) -> list[Item]:
@@ -125,7 +126,7 @@ class AgentCalls:
                     container=copy or me.container,
                 )
                 told = brief.of_child(name, str(self.stored.agent), workspace)
-                task = message_of(self.runtime, self.stored, lane, "NEW_TASK", text, mark)
+                task = message_of(self.runtime.clock, self.stored, lane, "NEW_TASK", text, mark)
                 if await self.runtime.stores.lanes.add(self.stored, lane, [*beginning, told], task):
                     break
             else:
@@ -212,7 +213,7 @@ class AgentCalls:
         await self._deliver(lane, "NEW_TASK", text, mark)
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             now = await self.runtime.stores.lanes.get(self.stored, lane.number)
-            seen = await seen_as(self.runtime, self.stored, lane.number)
+            seen = await seen_as(self.runtime.stores, self.stored, lane.number)
             step, ended = await self.runtime.stores.steps.last(seen)
             made = await self.runtime.stores.steps.read(seen.tenant_id, seen.response_id, since=step, lane=lane.number)
             if ids.new_message_id(self.stored.response_id, mark) in {item.get("id") for item in made.items.values()}:
@@ -239,7 +240,7 @@ class AgentCalls:
         wait = wait_ms(given)
         if wait is None:
             raise _Refused("'timeout_ms' is a number of milliseconds.")
-        until = ran_ms(self.runtime, self.stored) + wait
+        until = ran_ms(self.runtime.clock, self.stored) + wait
         self.waits_until_ms = max(self.waits_until_ms, until)
 
     async def _interrupt(self, given: Said) -> Said:
@@ -248,7 +249,7 @@ class AgentCalls:
             raise _Refused("/root cannot be interrupted by an agent.")
         if lane.is_active:
             now = await self.runtime.stores.lanes.interrupt(self.stored, lane.number)
-            seen = await seen_as(self.runtime, self.stored, lane.number)
+            seen = await seen_as(self.runtime.stores, self.stored, lane.number)
             step, _ = await self.runtime.stores.steps.last(seen)
             await tool_step.kill_running(self.runtime, seen, step)
             if now.status == "held":
@@ -283,15 +284,15 @@ class AgentCalls:
     async def _deliver(self, lane: AgentLane, kind: MessageKind, text: str, mark: str) -> None:
         if lane.mail >= limits.TEAM_MESSAGES_MAX:
             raise _Refused(f"The mailbox of {lane.name} is full: it has got {limits.TEAM_MESSAGES_MAX} messages.")
-        message = message_of(self.runtime, self.stored, lane, kind, text, mark)
+        message = message_of(self.runtime.clock, self.stored, lane, kind, text, mark)
         now = await self.runtime.stores.lanes.send(self.stored, lane.number, message, mark)
         if now.status == "waiting":
             self.wakes.append(lane.number)
 
 
-def ran_ms(runtime: Runtime, stored: StoredResponse) -> int:
+def ran_ms(clock: Callable[[], float], stored: StoredResponse) -> int:
     """The time by which agents wait for messages: milliseconds that stand still with the response."""
-    return runtime.now_ms() - stored.paused_seconds * 1000
+    return int(clock() * 1000) - stored.paused_seconds * 1000
 
 
 def wait_ms(given: Any) -> int | None:
@@ -302,10 +303,12 @@ def wait_ms(given: Any) -> int | None:
     return int(max(0, min(asked, limits.TEAM_WAIT_MS_MAX)))
 
 
-def message_of(runtime: Runtime, stored: StoredResponse, to: AgentLane, kind: MessageKind, text: str, mark: str) -> AgentMessage:
+def message_of(
+    clock: Callable[[], float], stored: StoredResponse, to: AgentLane, kind: MessageKind, text: str, mark: str
+) -> AgentMessage:
     """A message of the agent as which the response is seen."""
     message_id = ids.new_message_id(stored.response_id, mark)
-    return AgentMessage(message_id, kind, str(stored.agent), to.name, text, runtime.now_ms())
+    return AgentMessage(message_id, kind, str(stored.agent), to.name, text, int(clock() * 1000))
 
 
 def _text_of(given: Said, name: str) -> str:

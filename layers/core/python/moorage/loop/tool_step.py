@@ -35,6 +35,7 @@ from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, OutputPl
 from moorage.store.responses import StoredResponse
 from moorage.store.steps import CallAttempt, Step
 from moorage.store.table import Record, Write
+from moorage.stores import Stores
 from moorage.telemetry import tell
 from moorage.tools.calls import CallEnd, CallEvent, CallFinished, KnownCall, Piece
 from moorage.tools.registry import ROOMS
@@ -47,8 +48,8 @@ from moorage.wire.types import Event, Item
 async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step: int, call_id: str, container_id: str | None) -> None:
     """The tasks ``ToolStep`` and ``ServiceStep``. Returns when the call is finished, or when another run must go on with it; the model
     step looks."""
-    stored, made_by, container = await _look(runtime, tenant_id, response_id, step, container_id)
-    stored = await seen_as(runtime, stored, keys.lane_of(step))
+    stored, made_by, container = await _look(runtime.stores, tenant_id, response_id, step, container_id)
+    stored = await seen_as(runtime.stores, stored, keys.lane_of(step))
     if stored.is_cancel_requested or stored.is_pause_requested:
         return
     call = next(call for call in made_by.outcome.calls if call.call_id == call_id)
@@ -83,18 +84,18 @@ async def _take(run: "_Attempt") -> None:
 
 
 async def _look(
-    runtime: Runtime, tenant_id: str, response_id: str, step: int, container_id: str | None
+    stores: Stores, tenant_id: str, response_id: str, step: int, container_id: str | None
 ) -> tuple[StoredResponse, Step, Record | None]:
     """The response, the step that made the call, and the container's record, by one request."""
     pk = keys.response(tenant_id, response_id)
     places = [(pk, keys.META), (pk, keys.attempt(step))]
     if container_id is not None:
         places.append((keys.container(tenant_id, container_id), keys.META))
-    there = {(record["PK"], record["SK"]): record for record in await runtime.stores.table.get_many(places, consistent=True)}
+    there = {(record["PK"], record["SK"]): record for record in await stores.table.get_many(places, consistent=True)}
     meta, attempt = there.get(places[0]), there.get(places[1])
     container = there.get(places[2]) if container_id is not None else None
-    stored = await runtime.stores.responses.of_record(tenant_id, response_id, meta)
-    made_by = None if attempt is None else await runtime.stores.steps.of_record(attempt)
+    stored = await stores.responses.of_record(tenant_id, response_id, meta)
+    made_by = None if attempt is None else await stores.steps.of_record(attempt)
     assert made_by is not None, f"a tool step before the outcome of step {step} of {response_id}"
     return stored, made_by, container
 
@@ -161,7 +162,7 @@ class _Attempt:
             await self._attend(await self._begin(None), None)
             return
         try:
-            live = await container_of(self.runtime, self.stored, self.container)
+            live = await container_of(self.runtime.computers.containers, self.stored, self.container)
         except SandboxStarting as error:
             await self._wait(error)
             return
@@ -293,7 +294,7 @@ class _Attempt:
         for index in sorted(progress.items, reverse=True):
             if index < first:
                 yield progress.items[index]
-        for item in reversed([*await load_chain(self.runtime, self.stored), *self.stored.input_items]):
+        for item in reversed([*await load_chain(self.runtime.stores, self.stored), *self.stored.input_items]):
             yield item
 
     async def _work(self, sink: LogSink, run: Run, live: LiveContainer | None) -> CallFinished | None:
@@ -301,7 +302,7 @@ class _Attempt:
         progress = _CallProgress(self.room, run, sink)
         watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
         work = asyncio.create_task(progress.follow())
-        self.bringing = None if live is None else asyncio.create_task(bring_files(self.runtime, live))
+        self.bringing = None if live is None else asyncio.create_task(bring_files(self.runtime.computers.containers, live))
         others = [watch] if self.bringing is None else [watch, self.bringing]
         try:
             seconds = min(limits.TOOL_STEP_SECONDS_MAX, self.room.call_limits.seconds or limits.TOOL_STEP_SECONDS_MAX)

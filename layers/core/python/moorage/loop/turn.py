@@ -77,7 +77,7 @@ class ModelTurn:
                     if isinstance(delta, StreamStarted):
                         self.sink.note_request(delta.request_id)
                     if has_shell and isinstance(delta, ItemOpened | ItemRelayed):
-                        await upstream_shell.note(self.runtime, self.stored.tenant_id, entry.name, delta.item, noted)
+                        await upstream_shell.note(self.runtime.stores, self.stored.tenant_id, entry.name, delta.item, noted)
                     if isinstance(delta, TextDelta) and assembler.annotate is None:
                         assembler.annotate = await self._annotate(before)
                     assembler.feed(delta)

@@ -11,7 +11,7 @@ from moorage import errors
 from moorage.errors import UpstreamError
 from moorage.loop.decide import is_upstreams
 from moorage.model.catalog import ModelEntry
-from moorage.runtime import Runtime
+from moorage.stores import Stores
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner
 from moorage.tools.shell.room import Shell
@@ -35,7 +35,7 @@ def goes_there(entry: ModelEntry, tools: Sequence[Tool]) -> bool:
     return entry.shell == "upstream" and any(map(_is_hosted, tools))
 
 
-async def admit(runtime: Runtime, tenant_id: str, entry: ModelEntry, request: CreateRequest) -> None:
+async def admit(stores: Stores, tenant_id: str, entry: ModelEntry, request: CreateRequest) -> None:
     """Raises :class:`~moorage.errors.ApiError` for options that the upstream lacks, and for a container that is not the tenant's."""
     there = f"The hosted shell of the model '{entry.name}' runs at its upstream"
     for index, tool in enumerate(request.tools):
@@ -48,7 +48,7 @@ async def admit(runtime: Runtime, tenant_id: str, entry: ModelEntry, request: Cr
             raise errors.unsupported_value(f"tools[{index}].type", tool["type"], f"{there}, and this tool would not see its files.")
     environment = request.environment
     named = None if environment is None else environment.container_id
-    if named is not None and await runtime.stores.upstream_containers.model_of(tenant_id, named) is None:
+    if named is not None and await stores.upstream_containers.model_of(tenant_id, named) is None:
         raise errors.not_found(
             f"Container with id '{named}' not found. {there}: only a container that an earlier response of yours made there can be "
             "used again.",
@@ -57,22 +57,22 @@ async def admit(runtime: Runtime, tenant_id: str, entry: ModelEntry, request: Cr
         )
 
 
-async def with_own_containers(runtime: Runtime, tenant_id: str, items: Sequence[Item]) -> list[Item]:
+async def with_own_containers(stores: Stores, tenant_id: str, items: Sequence[Item]) -> list[Item]:
     """The items as the upstream may read them.
 
     A call that ran elsewhere becomes a client's call: its container is unknown to the upstream, or is another tenant's, and naming it
     would open it.
     """
     named = {container_id for item in items if (container_id := _container_of(item)) is not None}
-    known = await runtime.stores.upstream_containers.known(tenant_id, named)
+    known = await stores.upstream_containers.known(tenant_id, named)
     return [item if (container_id := _container_of(item)) is None or container_id in known else _at_clients(item) for item in items]
 
 
-async def note(runtime: Runtime, tenant_id: str, model: str, item: Item, noted: set[str]) -> None:
+async def note(stores: Stores, tenant_id: str, model: str, item: Item, noted: set[str]) -> None:
     """Before a client reads of a container, it is the tenant's. ``noted`` are those noted already."""
     container_id = _container_of(item)
     if container_id is not None and container_id not in noted:
-        await runtime.stores.upstream_containers.note(tenant_id, container_id, model)
+        await stores.upstream_containers.note(tenant_id, container_id, model)
         noted.add(container_id)
 
 

@@ -6,11 +6,11 @@ from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.queries import query_of
 from moorage.api.routing import Router
-from moorage.egress.fetch import FetchError
+from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import invalid_value
 from moorage.parallel import beside
-from moorage.runtime import Runtime
 from moorage.store.audit import AuditKind
+from moorage.stores import Stores
 from moorage.vaults.auth import auth_of, rotated
 from moorage.vaults.shapes import (
     CHANGE_VAULT,
@@ -75,11 +75,11 @@ async def delete(caller: Caller, vault_id: str) -> Deleted[Literal["vault.delete
 @router.post(_CREDENTIALS, "createVaultCredential", "Put a credential into a vault", body=("CreateCredential", CREATE_CREDENTIAL))
 async def create_credential(caller: Caller, vault_id: str, body: RawBody) -> VaultCredential:
     wanted = await beside(len(body), lambda: CREATE_CREDENTIAL.body(body))
-    _check(caller.runtime, wanted["auth"])
+    _check(caller.runtime.fetcher, wanted["auth"])
     made = await caller.runtime.stores.vaults.add(
         caller.tenant_id, vault_id, name=wanted["name"], auth=auth_of(wanted["auth"]), metadata=wanted.get("metadata", {})
     )
-    await _noted(caller.runtime, made.id, vault_id, "made")
+    await _noted(caller.runtime.stores, made.id, vault_id, "made")
     return as_credential(made)
 
 
@@ -121,30 +121,30 @@ async def update_credential(caller: Caller, vault_id: str, credential_id: str, b
         metadata=wanted.get("metadata", {}) if "metadata" in given else None,
     )
     if auth is not None:
-        await _noted(caller.runtime, credential_id, vault_id, "rotated")
+        await _noted(caller.runtime.stores, credential_id, vault_id, "rotated")
     return as_credential(changed)
 
 
 @router.delete(_CREDENTIALS + "/{credential_id}", "deleteVaultCredential", "Delete a credential")
 async def delete_credential(caller: Caller, vault_id: str, credential_id: str) -> Deleted[Literal["vault.credential.deleted"]]:
     await caller.runtime.stores.vaults.remove(caller.tenant_id, vault_id, credential_id)
-    await _noted(caller.runtime, credential_id, vault_id, "deleted")
+    await _noted(caller.runtime.stores, credential_id, vault_id, "deleted")
     return deleted(credential_id, "vault.credential.deleted")
 
 
-async def _noted(runtime: Runtime, credential_id: str, vault_id: str, done: str) -> None:
+async def _noted(stores: Stores, credential_id: str, vault_id: str, done: str) -> None:
     what = {"setting": "credential", "id": credential_id, "vault_id": vault_id, "done": done}
-    await runtime.stores.audit.note(AuditKind.SETTING_CHANGED, what)
+    await stores.audit.note(AuditKind.SETTING_CHANGED, what)
 
 
-def _check(runtime: Runtime, auth: Fields) -> None:
+def _check(fetcher: Fetcher, auth: Fields) -> None:
     """Whether its addresses may be asked, before anything is sent there. Raises :class:`~moorage.errors.ApiError`."""
     places = {"auth.mcp_server_url": auth.get("mcp_server_url")}
     places["auth.refresh.token_endpoint"] = auth.get("refresh", {}).get("token_endpoint")
     for param, url in places.items():
         try:
             if url is not None:
-                runtime.fetcher.check(url)
+                fetcher.check(url)
         except FetchError as error:
             raise invalid_value(param, f"{error}.") from error
 

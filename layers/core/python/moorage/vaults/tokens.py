@@ -15,7 +15,7 @@ from urllib.parse import quote_plus, urlencode
 import orjson
 
 from moorage import limits
-from moorage.egress.fetch import FetchError
+from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import MoorageError, credential_busy, credential_expired, credential_not_refreshed
 from moorage.runtime import Runtime
 from moorage.vaults.store import Auth, CredentialRecord
@@ -96,7 +96,7 @@ async def _refresh(runtime: Runtime, claimed: CredentialRecord, auth: Auth) -> C
     """Ask for other tokens and keep them, or why there are none. A rotation may have come meanwhile: what a person gave stays."""
     vaults, tokens, reason = runtime.stores.vaults, None, ""
     try:
-        tokens = await _ask(runtime, auth)
+        tokens = await _ask(runtime.fetcher, auth)
     except _RefreshFailed as error:
         reason = str(error)
     current, now = claimed, int(runtime.clock())
@@ -127,7 +127,7 @@ def _merged(there: Auth, before: Auth, tokens: _TokenAnswer, now: int) -> Auth:
     return Auth(there.shown, secrets, expires_at)
 
 
-async def _ask(runtime: Runtime, auth: Auth) -> _TokenAnswer:
+async def _ask(fetcher: Fetcher, auth: Auth) -> _TokenAnswer:
     refresh, secrets = auth.shown["refresh"], auth.secrets
     form = {"grant_type": "refresh_token", "refresh_token": secrets["refresh_token"]}
     form |= {name: refresh[name] for name in ("resource", "scope") if refresh[name] is not None}
@@ -140,7 +140,7 @@ async def _ask(runtime: Runtime, auth: Auth) -> _TokenAnswer:
         case _:
             form["client_id"] = refresh["client_id"]
     try:
-        status, body = await runtime.fetcher.exchange(
+        status, body = await fetcher.exchange(
             refresh["token_endpoint"],
             urlencode(form).encode(),
             headers,

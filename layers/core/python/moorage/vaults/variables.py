@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from moorage import limits
 from moorage.errors import invalid_value
-from moorage.runtime import Runtime
+from moorage.stores import Stores
 from moorage.vaults.store import CredentialRecord
 from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 
 
 def with_variables(
-    runtime: Runtime,
+    stores: Stores,
     policy: NetworkPolicy | None,
     credentials: Iterable[CredentialRecord],
     *,
@@ -30,7 +30,7 @@ def with_variables(
     variables = [each for each in credentials if each.type == "environment_variable"]
     if policy is None or policy.type == "disabled" or not variables:
         return policy
-    secrets = (*policy.domain_secrets, *(_secret(runtime, policy, each, param) for each in variables))
+    secrets = (*policy.domain_secrets, *(_secret(stores, policy, each, param) for each in variables))
     names = [secret.name for secret in secrets]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise invalid_value(param, f"the variable '{twice[0]}' is given by more than one credential.")
@@ -44,13 +44,13 @@ def with_variables(
     return replace(policy, domain_secrets=secrets)
 
 
-def _secret(runtime: Runtime, policy: NetworkPolicy, credential: CredentialRecord, param: str) -> DomainSecret:
+def _secret(stores: Stores, policy: NetworkPolicy, credential: CredentialRecord, param: str) -> DomainSecret:
     name, networking = credential.shown["secret_name"], credential.shown["networking"]
     hosts = policy.allowed_domains if networking["type"] == "unrestricted" else tuple(networking["allowed_hosts"])
     if "*" in hosts:
         message = f"the variable '{name}' goes wherever the environment may, which is anywhere: list 'allowed_domains', or limit it."
         raise invalid_value(param, message)
-    value = runtime.stores.vaults.opened(credential).secrets["secret_value"]
+    value = stores.vaults.opened(credential).secrets["secret_value"]
     return DomainSecret(domain=hosts[0], name=name, value=value, more_domains=hosts[1:])
 
 

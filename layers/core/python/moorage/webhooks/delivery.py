@@ -28,6 +28,7 @@ from moorage.ids import event_id, new_id
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.stores import Stores
 from moorage.telemetry import tell, tell_error
 from moorage.webhooks.event_types import APPROVAL_REQUESTED, ENVIRONMENT_TYPES, SESSION_ACTION_REQUIRED, SESSION_TYPES
 from moorage.webhooks.store import Delivery, DeliveryAttempt, Endpoint, WebhookEvent, body_of, claimed, delivery_of
@@ -170,7 +171,7 @@ async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> 
     if attempt.has_succeeded or now + pause(count) > delivery.began_at + limits.WEBHOOK_RETRY_SECONDS:
         seconds = None
     await runtime.stores.webhooks.note_attempt(delivery, attempt, seconds)
-    await note_health(runtime, endpoint, attempt)
+    await note_health(runtime.stores, endpoint, attempt)
     tell(
         "webhook",
         {
@@ -189,11 +190,11 @@ async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> 
     return attempt
 
 
-async def note_health(runtime: Runtime, endpoint: Endpoint, attempt: DeliveryAttempt) -> None:
+async def note_health(stores: Stores, endpoint: Endpoint, attempt: DeliveryAttempt) -> None:
     if attempt.has_succeeded:
-        await runtime.stores.webhooks.note_success(endpoint)
+        await stores.webhooks.note_success(endpoint)
     else:
-        await runtime.stores.webhooks.note_failure(endpoint)
+        await stores.webhooks.note_failure(endpoint)
 
 
 async def send_sample(runtime: Runtime, endpoint: Endpoint, event_type: str) -> DeliveryAttempt:

@@ -6,10 +6,10 @@ from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
-from moorage.egress.fetch import FetchError
+from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import webhook_not_answered, webhook_url_refused
-from moorage.runtime import Runtime
 from moorage.store.audit import AuditKind
+from moorage.stores import Stores
 from moorage.webhooks.delivery import new_secret, send_sample
 from moorage.webhooks.event_types import EVENT_TYPES, EventType
 from moorage.webhooks.shapes import (
@@ -40,12 +40,12 @@ async def event_types(caller: Caller) -> WebhookEventTypes:
     "/webhook_endpoints", "createWebhookEndpoint", "Have events sent to an address; the answer holds the secret that signs them"
 )
 async def create(caller: Caller, wanted: Annotated[CreateWebhookEndpoint, body_of(CreateWebhookEndpoint)]) -> WebhookEndpointWithSecret:
-    _check(caller.runtime, wanted.url)
+    _check(caller.runtime.fetcher, wanted.url)
     secret = new_secret()
     made = await caller.runtime.stores.webhooks.create(
         caller.tenant_id, name=wanted.name, url=wanted.url, event_types=wanted.event_types, secret=secret
     )
-    await _noted(caller.runtime, made.id, "made")
+    await _noted(caller.runtime.stores, made.id, "made")
     return {**as_object(made), "signing_secret": secret}
 
 
@@ -73,19 +73,19 @@ async def update(
 ) -> WebhookEndpoint:
     endpoint = await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     if wanted.url is not None:
-        _check(caller.runtime, wanted.url)
+        _check(caller.runtime.fetcher, wanted.url)
     types = None if wanted.event_types is None else tuple(dict.fromkeys(wanted.event_types))
     changes = {"name": wanted.name, "url": wanted.url, "event_types": types}
     said = {name: value for name, value in changes.items() if value is not None}
     changed = await caller.runtime.stores.webhooks.update(endpoint, said)
-    await _noted(caller.runtime, endpoint.id, "changed")
+    await _noted(caller.runtime.stores, endpoint.id, "changed")
     return as_object(changed)
 
 
 @router.delete("/webhook_endpoints/{webhook_endpoint_id}", "deleteWebhookEndpoint", "Send it nothing more")
 async def delete(caller: Caller, webhook_endpoint_id: str) -> Deleted[Literal["webhook_endpoint.deleted"]]:
     await caller.runtime.stores.webhooks.delete(await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id))
-    await _noted(caller.runtime, webhook_endpoint_id, "deleted")
+    await _noted(caller.runtime.stores, webhook_endpoint_id, "deleted")
     return deleted(webhook_endpoint_id, "webhook_endpoint.deleted")
 
 
@@ -96,7 +96,7 @@ async def rotate_secret(
     endpoint = await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     secret = new_secret()
     rotated = await caller.runtime.stores.webhooks.rotate(endpoint, secret, is_old_kept=wanted.keep_old_secret_active_for_24_hours)
-    await _noted(caller.runtime, endpoint.id, "given another secret")
+    await _noted(caller.runtime.stores, endpoint.id, "given another secret")
     return {**as_object(rotated), "signing_secret": secret}
 
 
@@ -136,14 +136,14 @@ async def redeliver(caller: Caller, webhook_endpoint_id: str, event_id: str) -> 
     return delivery_as_object(await caller.runtime.stores.webhooks.redeliver(endpoint, event_id))
 
 
-async def _noted(runtime: Runtime, endpoint_id: str, done: str) -> None:
+async def _noted(stores: Stores, endpoint_id: str, done: str) -> None:
     """Without its address, which may hold a secret."""
-    await runtime.stores.audit.note(AuditKind.SETTING_CHANGED, {"setting": "webhook_endpoint", "id": endpoint_id, "done": done})
+    await stores.audit.note(AuditKind.SETTING_CHANGED, {"setting": "webhook_endpoint", "id": endpoint_id, "done": done})
 
 
-def _check(runtime: Runtime, url: str) -> None:
+def _check(fetcher: Fetcher, url: str) -> None:
     try:
-        runtime.fetcher.check(url)
+        fetcher.check(url)
     except FetchError as error:
         raise webhook_url_refused(str(error)) from error
 
