@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
@@ -453,6 +454,7 @@ def _style(entry: ModelEntry) -> MessageStyle:
     )
 
 
+@cache
 def _is_openai(base_url: str) -> bool:
     return urlsplit(base_url).hostname == urlsplit(OPENAI_URL).hostname
 

@@ -238,7 +238,8 @@ class ChatDecoder:
     def _choice(self, choice: dict[str, Any]) -> list[Delta]:
         said = choice.get("delta") or choice.get("message") or {}
         spoken, deltas = said.get("content"), list[Delta]()
-        thought = _text(said.get("reasoning_content") or said.get("reasoning")) or _thought(spoken)
+        told = said.get("reasoning_content") or said.get("reasoning")
+        thought = (_text(told) if told else "") or (_thought(spoken) if isinstance(spoken, list) else "")
         if thought and (thought := self._thoughts.feed(thought)):
             deltas += self._speak()
             self._tags.are_parsed()
@@ -348,9 +349,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _thought(value: Any) -> str:
+def _thought(parts: list[Any]) -> str:
     """Mistral's models think in parts of the content."""
-    parts = value if isinstance(value, list) else []
     return "".join(_text(part.get("thinking")) for part in parts if isinstance(part, dict) and part.get("type") == "thinking")
 
 
