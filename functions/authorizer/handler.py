@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage.errors import ApiError
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from moorage.identity.tokens import Tokens
 
 
-@cache
-def _settings() -> Settings:
-    return Settings.from_environment()
+_loop: Final = cache(asyncio.new_event_loop)
+_settings: Final = cache(Settings.from_environment)
 
 
 @cache
@@ -44,11 +43,6 @@ def _tokens() -> "Tokens | None":
 
     table = DynamoTable(aws_client("dynamodb", checks_parameters=False), settings.table_name, ThreadPoolExecutor(1))
     return Tokens.of(settings, table, time.time)
-
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.new_event_loop()
 
 
 def handle(event: dict[str, Any], _context: object) -> dict[str, Any]:

@@ -6,23 +6,16 @@ waits for a sandbox of which nobody has heard orders it again, which finds it.
 
 import asyncio
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage.containers.containers import Containers
-from moorage.runtime import Runtime, runtime_of_process
+from moorage.runtime import runtime_of_process
 from moorage.sandbox.fargate import StartedTask
 from moorage.telemetry import Metric, tell
 
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.new_event_loop()
-
-
-@cache
-def _runtime() -> Runtime:
-    return runtime_of_process()
+_loop: Final = cache(asyncio.new_event_loop)
+_runtime: Final = cache(runtime_of_process)
 
 
 def handle(event: dict[str, Any], _context: object) -> None:

@@ -6,7 +6,7 @@ sandboxes are. All are harmless to run twice, or twice at once.
 
 import asyncio
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage import limits
@@ -20,15 +20,8 @@ from moorage.runtime import Runtime, runtime_of_process
 from moorage.telemetry import tell
 from moorage.webhooks.delivery import deliver_due
 
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.new_event_loop()
-
-
-@cache
-def _runtime() -> Runtime:
-    return attend(runtime_of_process())
+_loop: Final = cache(asyncio.new_event_loop)
+_runtime: Final = cache(lambda: attend(runtime_of_process()))
 
 
 def recover_responses(_event: Any, _context: object) -> None:

@@ -22,11 +22,7 @@ from moorage.store.table import Table
 from moorage.telemetry import open_log
 
 _BUSY: Final = frozenset({"TooManyRequestsException", "ServiceException", "EC2ThrottledException"})
-
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.new_event_loop()
+_loop: Final = cache(asyncio.new_event_loop)
 
 
 @cache

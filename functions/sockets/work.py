@@ -4,25 +4,18 @@ once more if it dies: the second run then finds the first one's hold, and closes
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage.api.gateway_socket import work
 from moorage.api.rate_limits import RateLimits
 from moorage.net.aws import aws_client
 from moorage.net.connections import Connections
-from moorage.runtime import Runtime, runtime_of_process
+from moorage.runtime import runtime_of_process
 from moorage.store.rates import Rates
 
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.new_event_loop()
-
-
-@cache
-def _runtime() -> Runtime:
-    return runtime_of_process()
+_loop: Final = cache(asyncio.new_event_loop)
+_runtime: Final = cache(runtime_of_process)
 
 
 @cache

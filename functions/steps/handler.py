@@ -11,19 +11,11 @@ import boto3  # noqa: F401  # A function has more of a processor while it starts
 from moorage import limits
 from moorage.agents.listener import attend
 from moorage.loop import tasks
-from moorage.runtime import Runtime, runtime_of_process
+from moorage.runtime import runtime_of_process
 
 REST_SECONDS: Final = limits.WEBHOOK_SECONDS_MAX + 1
-
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.new_event_loop()
-
-
-@cache
-def _runtime() -> Runtime:
-    return attend(runtime_of_process())
+_loop: Final = cache(asyncio.new_event_loop)
+_runtime: Final = cache(lambda: attend(runtime_of_process()))
 
 
 def _done(name: str, event: dict[str, Any]) -> dict[str, Any]:
