@@ -108,6 +108,8 @@ class FakeSandbox:
     """Called before a file is written through the API, once; a test lets somebody else come then."""
     clock_ns: int = 0
     inodes: int = 100
+    has_just_answered: bool = False
+    """A connection to it is open."""
 
     def write(self, path: str, data: bytes) -> None:
         """What a command does when it writes a file."""
@@ -143,6 +145,10 @@ class FakeClient:
         if self.handle.token != self.sandbox.token:
             raise SandboxError("The token is wrong.")
         return self.sandbox
+
+    @property
+    def has_just_answered(self) -> bool:
+        return self.sandbox is not None and self.sandbox.has_just_answered
 
     def looks_only(self) -> None:
         """None of these sleeps."""

@@ -150,6 +150,18 @@ async def test_a_sandbox_that_died_unnoticed_is_replaced_by_the_next_ensure(worl
     assert (await world.containers.sandboxes.ensure("ten", record.id)).is_revived
 
 
+async def test_a_sandbox_that_has_just_answered_is_not_asked_whether_it_lives(world: World) -> None:
+    record = await world.new()
+    ensure = world.containers.sandboxes.ensure
+    live = await ensure("ten", record.id)
+    sandbox = world.sandbox(live)
+    sandbox.has_just_answered = True
+    sandbox.silent.add("health")
+    assert (await ensure("ten", record.id)).handle == live.handle
+    sandbox.has_just_answered = False
+    assert (await ensure("ten", record.id)).handle != live.handle
+
+
 async def test_a_torn_connection_alone_does_not_end_a_sandbox(world: World) -> None:
     record = await world.new()
     live = await world.containers.sandboxes.ensure("ten", record.id)

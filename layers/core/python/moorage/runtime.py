@@ -30,7 +30,7 @@ from moorage.net.transport import upstream_transport
 from moorage.sandbox.by_tier import ByTierProvisioner, ProvisionersByTier, Reaches
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings
 from moorage.sandbox.docker_engine import Engine, engine_socket
-from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.exec_client import ExecClient, ExecConnections
 from moorage.sandbox.fargate import FargateProvisioner, FargateSettings
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.launcher_client import LauncherProvisioner
@@ -394,7 +394,7 @@ def _connect(provisioner: Provisioner) -> Callable[[Handle], ExecClient] | None:
         case LambdaMicrovmProvisioner():
             return provisioner.connect
         case _:
-            return ExecClient
+            return ExecConnections().connect
 
 
 def _with_microvms(

@@ -473,7 +473,7 @@ class ContainerSandboxes:
         """The running sandbox, with the files that came in meanwhile; None if it does not answer."""
         live = self.reach(record)
         try:
-            if not await self._answers(live.client):
+            if not (live.client.has_just_answered or await self._answers(live.client)):
                 await live.aclose()
                 return None
             return await self._caught_up(live)

@@ -76,6 +76,12 @@ EXEC_CONNECT_SECONDS: Final = 5
 EXEC_SILENCE_SECONDS: Final = 30
 """The exec server sends a heartbeat every 5 s; six missing ones mean that the connection or the sandbox is dead."""
 
+SANDBOX_JUST_ANSWERED_SECONDS: Final = 5
+"""An exec server that has answered so lately, over a connection that is still open, is not asked whether it lives."""
+
+SANDBOX_CONNECTIONS_KEPT_MAX: Final = 64
+"""Sandboxes to which a process keeps a connection open between two commands. The exec server closes one after 75 seconds."""
+
 SANDBOX_START_SECONDS: Final = 20
 """From the start of a local sandbox to its first answer; it takes a tenth of a second on an idle machine."""
 

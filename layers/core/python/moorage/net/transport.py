@@ -90,6 +90,11 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         self._active.clear()
         self._idle.clear()
 
+    def is_connected(self, seconds: float) -> bool:
+        """Whether a connection is open that has brought an answer within so many seconds."""
+        oldest = asyncio.get_running_loop().time() - seconds
+        return any(each.is_reusable and each.idle_since > oldest for some in self._idle.values() for each in some)
+
     def _take(self, origin: Origin) -> "_HttpConnection | None":
         """An idle connection that is still open."""
         oldest = asyncio.get_running_loop().time() - self.idle_seconds

@@ -8,6 +8,7 @@ import json
 import ssl
 import struct
 import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,15 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from moorage.errors import DeskHeld, DeskNotStarted, DeskUnavailable, SandboxError, SandboxFileMissing, SandboxGone
-from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX, SANDBOX_LAST_SECONDS
+from moorage.limits import (
+    BATCH_FILE_BYTES_MAX,
+    EXEC_CONNECT_SECONDS,
+    EXEC_SILENCE_SECONDS,
+    SANDBOX_CONNECTIONS_KEPT_MAX,
+    SANDBOX_FILES_MAX,
+    SANDBOX_JUST_ANSWERED_SECONDS,
+    SANDBOX_LAST_SECONDS,
+)
 from moorage.net.transport import UpstreamTransport
 from moorage.sandbox.microvm_endpoint import MAY_WAKE, REPEATABLE, MicrovmAuth
 from moorage.sandbox.over_http import OverHttp
@@ -187,6 +196,8 @@ class ExecClient(OverHttp):
         """``auth`` adds the header of the way to the server beside the server's own token (a MicroVM's endpoint). ``reaches_bucket``:
         large files go by :meth:`fetch_file` and :meth:`store_file`."""
         self.reaches_bucket = reaches_bucket
+        self.has_just_answered = isinstance(transport, _Lent) and transport.is_connected
+        """An earlier client has got an answer a moment ago, over a connection that is still open: the server lives."""
         self.handle = handle
         self._clock = clock
         self.auth = auth
@@ -309,13 +320,17 @@ class ExecClient(OverHttp):
     async def list_files(self, root: str = "/mnt/data") -> FileListing:
         """All files below ``root``, without directories, links not followed; at most ``SANDBOX_FILES_MAX``."""
         files: list[SandboxFile] = []
+        end: dict[str, Any] | None = None
         async with self._stream("GET", "/v1/files", params={"root": root, "limit": str(SANDBOX_FILES_MAX)}) as response:
-            async for line in response.aiter_lines():
+            async for line in response.aiter_lines():  # To the end of the answer: its connection serves the next request then.
                 entry = json.loads(line)
                 if entry.get("type") == "end":
-                    return FileListing(tuple(files), entry["complete"], entry.get("processes", True))
-                files.append(SandboxFile(entry["path"], entry["size"], entry["mtime_ns"], entry["inode"], entry["kind"]))
-        raise SandboxGone("The container broke off in the middle of a file listing.")
+                    end = entry
+                else:
+                    files.append(SandboxFile(entry["path"], entry["size"], entry["mtime_ns"], entry["inode"], entry["kind"]))
+        if end is None:
+            raise SandboxGone("The container broke off in the middle of a file listing.")
+        return FileListing(tuple(files), end["complete"], end.get("processes", True))
 
     async def read_file(self, path: str) -> AsyncGenerator[bytes, None]:
         """The bytes of a regular file; ``path`` absolute or relative to /mnt/data. Memory stays flat."""
@@ -445,10 +460,60 @@ class _Transport(httpx.AsyncBaseTransport):
             self._uploads = httpx.AsyncHTTPTransport(uds=self._uds, verify=_NO_TLS, limits=_CONNECTIONS)
         return await self._uploads.handle_async_request(request)
 
+    @property
+    def is_connected(self) -> bool:
+        return self._quick.is_connected(SANDBOX_JUST_ANSWERED_SECONDS)
+
     async def aclose(self) -> None:
         await self._quick.aclose()
         if self._uploads is not None:
             await self._uploads.aclose()
+
+
+class ExecConnections:
+    """Clients of sandboxes behind sockets of this machine, which hand their connections down: a loop runs one command after another
+    in the same sandbox."""
+
+    def __init__(self) -> None:
+        self._idle: OrderedDict[Handle, _Transport] = OrderedDict()
+        """The one used last is last."""
+
+    def connect(self, handle: Handle) -> ExecClient:
+        if not handle.endpoint.startswith("unix:"):
+            return ExecClient(handle)
+        transport = self._idle.pop(handle, None) or _Transport(handle.endpoint.removeprefix("unix:"))
+        return ExecClient(handle, transport=_Lent(handle, transport, self))
+
+    async def take_back(self, handle: Handle, transport: "_Transport") -> None:
+        others = [self._idle.pop(handle)] if handle in self._idle else []
+        self._idle[handle] = transport
+        if len(self._idle) > SANDBOX_CONNECTIONS_KEPT_MAX:
+            others.append(self._idle.popitem(last=False)[1])
+        for other in others:
+            await other.aclose()
+
+    async def aclose(self) -> None:
+        while self._idle:
+            await self._idle.popitem()[1].aclose()
+
+
+@dataclass(slots=True)
+class _Lent(httpx.AsyncBaseTransport):
+    """A transport that goes back when its client is closed."""
+
+    handle: Handle
+    transport: _Transport
+    owner: ExecConnections
+
+    @property
+    def is_connected(self) -> bool:
+        return self.transport.is_connected
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self.transport.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self.owner.take_back(self.handle, self.transport)
 
 
 class _Pieces:
