@@ -275,7 +275,7 @@ class Deployment:
         """EventBridge, and the function behind it."""
         started = StartedTask.from_event({**task, "createdAt": str(task["createdAt"]), "startedAt": str(task["startedAt"])})
         assert started is not None
-        await function("placement").note(self.outside, started)
+        await function("placement").note(self.outside.computers.containers, started)
 
     async def _invoke(self, name: str, given: State) -> Any:
         try:

@@ -15,8 +15,10 @@ from typing import Any, cast
 from moorage import ids
 from moorage.containers.sandbox_wait import SandboxWait
 from moorage.containers.sweep import nobody
+from moorage.egress.fetch import Fetcher
 from moorage.errors import SandboxElsewhere, UpstreamError, container_not_found
 from moorage.identity.ended_sessions import EndedSessions
+from moorage.inputs import Inputs
 from moorage.knowledge.knowledge import Knowledge
 from moorage.loop.create import start_background
 from moorage.loop.model_step import model_step
@@ -361,6 +363,7 @@ class Lab:
             computers=Computers(containers, cast("Any", None)),
             identity=Identity(cast("Any", None), EndedSessions(self.table, clock)),
             vector_stores=VectorStores(self.table, self.blobs, stores.files, containers, stores.executions, knowledge, clock=clock),
+            inputs=Inputs(self.table, self.blobs, stores.files, Fetcher(), clock=clock, retention_seconds=30 * 24 * 3600),
             clock=clock,
         )
         self.responses = stores.responses

@@ -1,13 +1,11 @@
 """What a response waits for in its place is decided by an item too, as clients of the API answer: once, whoever else decides."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 from moorage import ids
-from moorage.conversations.store import Conversations
 from moorage.store.responses import StoredResponse
 
 from tests.unit.api.served import KEY_A, Served
@@ -136,7 +134,6 @@ async def test_what_the_request_says_beside_the_decision_changes_nothing_and_tha
 async def test_a_response_of_a_conversation_is_found_by_it() -> None:
     served, stored = await begun(shell("rm x"), shell("rm x"), say("done"))
     lab = served.lab
-    lab.runtime.stores = replace(lab.runtime.stores, conversations=Conversations(lab.table, lab.blobs, clock=lambda: lab.now))
     mine, foreign = [(await lab.runtime.stores.conversations.create("t", metadata={})).id for _ in range(2)]
     stored = await lab.background(tools=[ASKS], conversation_id=mine)
     await run_all(lab, stored.response_id)

@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from moorage import limits
+from moorage.egress.fetch import Fetcher
+from moorage.inputs import Inputs
 from moorage.loop import finish
 from moorage.state import Next
 from moorage.store import keys, object_keys
@@ -31,9 +33,9 @@ async def test_a_step_keeps_nothing_of_a_url_that_it_fetches_after_the_erasure()
     )
     async with serving(Web()) as web:
         web.page("/notes.txt", b"glaciers")
-        lab.runtime.settings = replace(
-            lab.runtime.settings, fetch_allowed_networks=("127.0.0.0/8", "::1/128"), egress_ports=(web.port,)
-        )
+        fetcher = Fetcher(allowed_networks=("127.0.0.0/8", "::1/128"), ports=(web.port,))
+        files = lab.runtime.stores.files
+        lab.runtime.inputs = Inputs(lab.table, lab.blobs, files, fetcher, clock=lambda: lab.now, retention_seconds=3600)
         part = {"type": "input_file", "file_url": f"http://localhost:{web.port}/notes.txt"}
         message: Item = {"id": "msg_in", "type": "message", "role": "user", "content": [part]}
         stored = await lab.background(input_items=[message], container_id=None, tools=[])

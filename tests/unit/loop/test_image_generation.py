@@ -13,8 +13,7 @@ from typing import Any, cast
 import pytest
 from moorage.api.view import ResponseView
 from moorage.cli.tail import TranscriptView as Tail
-from moorage.conversations.store import Conversations
-from moorage.files.store import FileStore
+from moorage.egress.fetch import Fetcher
 from moorage.loop.chain import chain_items
 from moorage.loop.finish import end_from_outside
 from moorage.loop.fold import fold
@@ -42,9 +41,7 @@ async def studio(*turns: Turn) -> AsyncIterator[tuple[Drawing, Running, Lab]]:
     made = Drawing()
     async with serving(made) as running:
         lab = Lab(*turns)
-        lab.runtime.settings = replace(lab.runtime.settings, fetch_allowed_networks=LOOPBACK, egress_ports=(running.port,))
-        lab.runtime.stores = replace(lab.runtime.stores, files=FileStore(lab.table, lab.blobs, clock=lambda: lab.now))
-        lab.runtime.stores = replace(lab.runtime.stores, conversations=Conversations(lab.table, lab.blobs, clock=lambda: lab.now))
+        lab.runtime.fetcher = Fetcher(allowed_networks=LOOPBACK, ports=(running.port,))
         yield made, running, lab
 
 

@@ -4,12 +4,12 @@ killed in the middle; and whatever a server does, the response goes on."""
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from moorage.api.view import ResponseView
+from moorage.egress.fetch import Fetcher
 from moorage.loop.chain import load_chain
 from moorage.runtime import Process
 from moorage.store.responses import Ancestor, StoredResponse
@@ -31,7 +31,7 @@ ORDER = call("depot__order_part", '{"sku": "A-7", "count": 2}', "call_2")
 def lab_for(running: Running, *turns: Turn) -> Lab:
     """One whose operator lets requests reach this machine."""
     lab = Lab(*turns)
-    lab.runtime.settings = replace(lab.runtime.settings, fetch_allowed_networks=LOOPBACK, egress_ports=(running.port,))
+    lab.runtime.fetcher = Fetcher(allowed_networks=LOOPBACK, ports=(running.port,))
     return lab
 
 
@@ -150,7 +150,7 @@ async def test_two_servers_are_listed_at_once_and_told_in_order() -> None:
     async with depot() as (_, first), depot() as (_, second):
         lab = lab_for(first, say("Ready."))
         ports = (first.port, second.port)
-        lab.runtime.settings = replace(lab.runtime.settings, egress_ports=ports)
+        lab.runtime.fetcher = Fetcher(allowed_networks=LOOPBACK, ports=ports)
         stored = await asked(lab, first, **NEVER)
         plain = {"type": "mcp", "server_label": "other", "server_url": f"{second.url}/mcp", **NEVER}
         tool, secrets = concealed(plain, McpServer.of_request(plain), "secret_1")

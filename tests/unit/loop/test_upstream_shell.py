@@ -11,9 +11,8 @@ from moorage.api import responses
 from moorage.api.app import create_app
 from moorage.containers import routes as containers
 from moorage.containers.containers import Containers
-from moorage.containers.upstream_store import UpstreamContainers
 from moorage.errors import file_not_found
-from moorage.files.store import FileStore, StoredFile
+from moorage.files.store import StoredFile
 from moorage.loop.model_step import model_step
 from moorage.model.catalog import ModelCatalog
 from moorage.state import LoopState
@@ -73,9 +72,8 @@ class House:
         self.openai = OpenAIShell()
         self.lab = Lab()
         runtime = self.lab.runtime
-        runtime.models = replace(runtime.models, http=httpx.ASGITransport(self.openai.app))
-        runtime.models = replace(runtime.models, catalog=ModelCatalog.load(MODELS, {"OPERATOR_KEY": operator_key}))
-        runtime.stores = replace(runtime.stores, files=FileStore(runtime.stores.table, runtime.stores.blobs, clock=runtime.clock))
+        catalog = ModelCatalog.load(MODELS, {"OPERATOR_KEY": operator_key})
+        runtime.models = replace(runtime.models, http=httpx.ASGITransport(self.openai.app), catalog=catalog)
         provisioner = FakeProvisioner()
         runtime.computers = replace(
             runtime.computers,
@@ -88,9 +86,6 @@ class House:
                 sandbox_key=lambda: b"k" * 32,
                 connect=provisioner.connect,
             ),
-        )
-        runtime.stores = replace(
-            runtime.stores, upstream_containers=UpstreamContainers(runtime.stores.table, clock=runtime.clock, retention_seconds=3600)
         )
         runtime.identity = replace(runtime.identity, api_keys=cast("Any", Keys()))
         transport = httpx.ASGITransport(create_app(runtime, (responses.router, containers.router)))

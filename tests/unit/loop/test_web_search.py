@@ -14,6 +14,7 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 from moorage.api.view import ResponseView
 from moorage.cli.tail import TranscriptView as Tail
+from moorage.egress.fetch import Fetcher
 from moorage.loop.chain import chain_items
 from moorage.loop.finish import end_from_outside
 from moorage.loop.fold import fold
@@ -43,7 +44,7 @@ async def web(*turns: Turn) -> AsyncIterator[tuple[SearchEngines, Running, Lab]]
     made = SearchEngines(list(FOUND))
     async with serving(made) as running:
         lab = Lab(*turns)
-        lab.runtime.settings = replace(lab.runtime.settings, fetch_allowed_networks=LOOPBACK, egress_ports=(running.port,))
+        lab.runtime.fetcher = Fetcher(allowed_networks=LOOPBACK, ports=(running.port,))
         yield made, running, lab
 
 

@@ -13,6 +13,7 @@ from moorage.containers import history_routes as container_past
 from moorage.containers import routes as containers
 from moorage.containers.containers import Containers
 from moorage.conversations import routes as conversations
+from moorage.egress.fetch import Fetcher
 from moorage.egress.service import EgressService
 from moorage.environments import routes as environments
 from moorage.environments import template_routes as environment_templates
@@ -20,6 +21,7 @@ from moorage.files import routes as files
 from moorage.files import upload_routes as uploads
 from moorage.files.upload_store import Uploads
 from moorage.identity.ended_sessions import EndedSessions
+from moorage.inputs import Inputs
 from moorage.knowledge.knowledge import Knowledge
 from moorage.runtime import Computers, Identity, ModelAccess, Runtime
 from moorage.settings import Settings
@@ -144,6 +146,7 @@ def build_app(
         computers=Computers(store_containers, cast("Any", egress)),
         identity=Identity(cast("Any", _Keys()), EndedSessions(store.table, clock)),
         vector_stores=vectors,
+        inputs=Inputs(stores.table, stores.blobs, stores.files, Fetcher(), clock=clock, retention_seconds=settings.retention_seconds),
         clock=clock,
     )
     return create_app(runtime, _ROUTERS)

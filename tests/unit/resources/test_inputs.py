@@ -9,7 +9,7 @@ from moorage.containers.containers import Containers
 from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError, SandboxError
 from moorage.files.store import FileStore
-from moorage.inputs import Inputs
+from moorage.inputs import Inputs, forget_inputs, purge_inputs
 from moorage.vector_stores.attachments import AttachmentReader, DocumentsUnread, FairTurns
 
 from tests.drawing import VAST
@@ -152,11 +152,11 @@ async def test_what_a_url_gave_is_forgotten_on_request_and_after_its_time(inputs
         said({"type": "input_file", "file_url": f"http://files.example:{web.port}/x"}, item_id=name) for name in ("msg_1", "msg_2")
     ]
     await inputs.admit("ten", [first, second])
-    await inputs.forget("ten", [first])
+    await forget_inputs(store.table, store.blobs, "ten", [first])
     assert len(store.objects()) == 1
-    assert await inputs.purge_due(clock()) == 0
+    assert await purge_inputs(store.table, store.blobs, clock()) == 0
     clock.advance(1000)
-    assert await inputs.purge_due(clock()) == 1
+    assert await purge_inputs(store.table, store.blobs, clock()) == 1
     assert (store.objects(), store.records()) == ([], [])
 
 
@@ -247,7 +247,7 @@ async def test_a_document_is_read_once_and_its_text_goes_with_its_item(
             assert shown["content"] == [text]
     assert (provisioner.starts, provisioner.running()) == (1, [])
     assert len(store.objects()) == 1
-    await inputs.forget("ten", [message])
+    await forget_inputs(store.table, store.blobs, "ten", [message])
     assert store.objects() == []
 
 

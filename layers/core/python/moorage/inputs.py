@@ -14,20 +14,19 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from moorage import limits
 from moorage.containers.containers import Incoming
 from moorage.containers.store import WORKSPACE
-from moorage.egress.fetch import Fetcher, FetchError, Reachable
+from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import ApiError, SandboxError, bad_request
 from moorage.files.store import Clock, FileStore, file_name, free_name
 from moorage.parallel import beside, outweighs, worked
 from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.table import Table
-from moorage.stores import Stores
 from moorage.vector_stores.attachments import AttachmentReader, DocumentsUnread, UnreadDocument
 from moorage.vector_stores.documents import HEAD_BYTES, UnreadableDocument, look
 from moorage.wire.types import Item
@@ -51,61 +50,12 @@ _SHOWN_WITH_CONTAINER: Final = ("application/pdf", "text/")
 """Types that a model gets to read although the file is in its container too."""
 
 
-class Resources(Protocol):
-    """The needed part of the runtime."""
-
-    @property
-    def stores(self) -> Stores: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def settings(self) -> "Networks": ...
-
-
-class Networks(Reachable, Protocol):
-    """The settings of fetching, and the time that content is kept."""
-
-    @property
-    def retention_seconds(self) -> int: ...
-
-
-async def resolve_inputs(
-    resources: Resources,
-    tenant_id: str,
-    items: Sequence[Item],
-    *,
-    has_container: bool = False,
-    attachments: AttachmentReader | None = None,
-) -> list[Item]:
-    """The items with the content of their files and images as data URLs, as every provider takes them.
-
-    With a container a file is also named by its path there, and one that a model cannot read (or that is longer than
-    ``limits.INPUT_INLINE_BYTES_MAX``) is only named. Without one, documents that the model's server does not take become their text.
-    It is read by ``attachments`` once, and kept like what a URL gave. Raises :class:`ApiError` for what cannot be had, and
-    :class:`DocumentsUnread` if texts are not there yet and no sandbox can be reached.
-    """
-    return await _inputs(resources).resolve(tenant_id, items, has_container=has_container, attachments=attachments)
-
-
-async def admit_inputs(resources: Resources, tenant_id: str, items: Sequence[Item]) -> None:
-    """Look up the files and fetch the URLs of a new request's items, so that it fails at once if it must."""
-    await _inputs(resources).admit(tenant_id, items)
-
-
-async def read_document(resources: Resources, tenant_id: str, document: UnreadDocument, attachments: AttachmentReader) -> None:
-    """Read it in a sandbox, and keep its text. Raises :class:`ApiError` if it cannot be read. Harmless to run twice: the second text
-    takes the place of the first, which is the same."""
-    await _inputs(resources).read(tenant_id, document, attachments)
-
-
-async def files_to_stage(resources: Resources, tenant_id: str, items: Iterable[Item]) -> list[Incoming]:
-    """The ``input_file`` parts of the items, for ``Containers.put_inputs``."""
-    return await _inputs(resources).to_stage(tenant_id, items)
-
-
-async def forget_inputs(resources: Resources, tenant_id: str, items: Iterable[Item]) -> None:
+async def forget_inputs(table: Table, blobs: Blobs, tenant_id: str, items: Iterable[Item]) -> None:
     """Erase the content of the items' URLs: the response was deleted, or was not to be stored."""
-    await _inputs(resources).forget(tenant_id, items)
+    kept = list(items)
+    for item, has in zip(kept, await _looked_over(kept, _has_files), strict=True):
+        if has:
+            await _erase(table, blobs, tenant_id, item["id"])
 
 
 async def has_files(items: Sequence[Item]) -> bool:
@@ -113,27 +63,25 @@ async def has_files(items: Sequence[Item]) -> bool:
     return any(await _looked_over(items, _has_files))
 
 
-async def purge_inputs(resources: Resources, now: float) -> int:
+async def purge_inputs(table: Table, blobs: Blobs, now: float) -> int:
     """Erase content at the end of its retention; answers of how many items. Harmless to repeat."""
-    return await _inputs(resources).purge_due(now)
+    entries = await table.query(keys.due_list(KIND), up_to=keys.due(int(now), "~"), index=schema.INDEX)
+    records = await table.get_many((entry["PK"], entry["SK"]) for entry in entries)
+    for record in records:
+        await _erase(table, blobs, record["tenant_id"], record["item_id"])
+    return len(records)
+
+
+async def _erase(table: Table, blobs: Blobs, tenant_id: str, item_id: str) -> None:
+    await blobs.delete_prefix(object_keys.input_objects(tenant_id, item_id))
+    pk = keys.input_item(tenant_id, item_id)
+    await table.write_many(deletes=[(pk, record["SK"]) for record in await table.query(pk)])
 
 
 def unreadable_now(why: str) -> ApiError:
     """No sandbox could be had for the documents of an input, for a reason that passes."""
     message = f"The files of the input could not be read: {why} Please retry."
     return ApiError(503, message, type="server_error", code="container_unavailable", headers={"retry-after": "5"})
-
-
-def _inputs(resources: Resources) -> "Inputs":
-    settings = resources.settings
-    return Inputs(
-        resources.stores.table,
-        resources.stores.blobs,
-        resources.stores.files,
-        Fetcher.of(resources.settings),
-        clock=resources.clock,
-        retention_seconds=settings.retention_seconds,
-    )
 
 
 class Inputs:
@@ -146,9 +94,16 @@ class Inputs:
         self._retention_seconds = retention_seconds
 
     async def resolve(
-        self, tenant_id: str, items: Sequence[Item], *, has_container: bool, attachments: AttachmentReader | None = None
+        self, tenant_id: str, items: Sequence[Item], *, has_container: bool = False, attachments: AttachmentReader | None = None
     ) -> list[Item]:
-        """If there is more than fits into one request, the latest is shown."""
+        """The items with the content of their files and images as data URLs, as every provider takes them.
+
+        With a container a file is also named by its path there, and one that a model cannot read (or that is longer than
+        ``limits.INPUT_INLINE_BYTES_MAX``) is only named. Without one, documents that the model's server does not take become text. It
+        is read by ``attachments`` once, and kept like what a URL gave. If there is more than fits into one request, the latest is
+        shown. Raises :class:`ApiError` for what cannot be had, and :class:`DocumentsUnread` if texts are not there yet and no sandbox
+        can be reached.
+        """
         room = _ImageBudget(limits.INPUT_FILE_BYTES_MAX)
         read = None if has_container else attachments
         has_media = await _looked_over(items, lambda item: bool(_media(item)))
@@ -159,11 +114,13 @@ class Inputs:
         return latest[::-1]
 
     async def admit(self, tenant_id: str, items: Sequence[Item]) -> None:
+        """Look up the files and fetch the URLs of a new request's items, so that it fails at once if it must."""
         for index, parts in enumerate(await _looked_over(items, _placed_media)):
             for place, part in parts:
                 await self._source(tenant_id, items[index], part, param=f"input[{index}].{place}.file_id")
 
     async def to_stage(self, tenant_id: str, items: Iterable[Item]) -> list[Incoming]:
+        """The ``input_file`` parts of the items, for ``Containers.put_inputs``."""
         staged: list[Incoming] = []
         for item in items:
             taken: set[str] = set()
@@ -172,24 +129,6 @@ class Inputs:
                     source = await self._source(tenant_id, item, part)
                     staged.append(Incoming(_free(source.filename, taken), source.sha256, source.size, source.chunks))
         return staged
-
-    async def forget(self, tenant_id: str, items: Iterable[Item]) -> None:
-        kept = list(items)
-        for item, has in zip(kept, await _looked_over(kept, _has_files), strict=True):
-            if has:
-                await self._erase(tenant_id, item["id"])
-
-    async def purge_due(self, now: float) -> int:
-        entries = await self._table.query(keys.due_list(KIND), up_to=keys.due(int(now), "~"), index=schema.INDEX)
-        records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
-        for record in records:
-            await self._erase(record["tenant_id"], record["item_id"])
-        return len(records)
-
-    async def _erase(self, tenant_id: str, item_id: str) -> None:
-        await self._blobs.delete_prefix(object_keys.input_objects(tenant_id, item_id))
-        pk = keys.input_item(tenant_id, item_id)
-        await self._table.write_many(deletes=[(pk, record["SK"]) for record in await self._table.query(pk)])
 
     async def _resolved(
         self, tenant_id: str, item: Item, has_container: bool, room: "_ImageBudget", attachments: AttachmentReader | None
@@ -245,7 +184,8 @@ class Inputs:
         return f"[File {name}]\n{shown}{left}\n[End of {name}]"
 
     async def read(self, tenant_id: str, document: UnreadDocument, attachments: AttachmentReader) -> bytes:
-        """The text, and it is kept."""
+        """The text of a document, from a sandbox. It is kept. Raises :class:`ApiError` if it cannot be read. Harmless to run twice: the
+        second text takes the place of the first, which is the same."""
         try:
             data = await attachments.read(document.kind, document.content())
         except UnreadableDocument as error:

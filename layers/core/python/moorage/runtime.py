@@ -23,6 +23,7 @@ from moorage.egress.fleet import ProxyFleet
 from moorage.egress.keys import key_service
 from moorage.egress.service import EgressService
 from moorage.identity.ended_sessions import EndedSessions, looks_like_token
+from moorage.inputs import Inputs
 from moorage.knowledge.knowledge import Knowledge
 from moorage.model.catalog import ModelCatalog, ModelEntry
 from moorage.net.aws import READ_SECONDS, aws_client
@@ -169,6 +170,7 @@ class Runtime:
     computers: Computers
     identity: Identity
     vector_stores: VectorStores
+    inputs: Inputs
     clock: Callable[[], float]
     """Unix seconds."""
     fetcher: Fetcher = field(default_factory=Fetcher)
@@ -247,6 +249,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         computers=computers,
         identity=_identity(settings, table, fetcher, clock),
         vector_stores=vector_stores,
+        inputs=Inputs(stores.table, stores.blobs, stores.files, fetcher, clock=clock, retention_seconds=settings.retention_seconds),
         clock=clock,
         fetcher=fetcher,
     )

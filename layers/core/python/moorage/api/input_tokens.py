@@ -4,7 +4,6 @@ from moorage import limits
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
-from moorage.inputs import resolve_inputs
 from moorage.loop.notes import reader, visible
 from moorage.loop.prepare import check_tools, conceal, gather
 from moorage.model.base import ModelRequest
@@ -49,7 +48,7 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
     await check_tools(runtime, tenant_id, said, wanted.tools)
     shown = await runtime.stores.contents_of(tenant_id).pictured(visible(said.items, reader(runtime.stores, tenant_id)))
     async with runtime.attachments(tenant_id, said.entry) as attachments:
-        resolved = await resolve_inputs(runtime, tenant_id, shown, attachments=attachments)
+        resolved = await runtime.inputs.resolve(tenant_id, shown, attachments=attachments)
 
     def counted() -> int:
         lowered = lower(

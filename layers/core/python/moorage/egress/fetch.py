@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol, Self
+from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -20,6 +20,7 @@ from moorage import limits
 from moorage.egress.policy import classify
 from moorage.errors import MoorageError
 from moorage.hosts import is_ip_literal
+from moorage.settings import Settings
 
 _CLEAR_TEXT: Final = (
     "it must begin with https; a private address may begin with http where the operator opens its range by "
@@ -84,17 +85,6 @@ class Reply:
     """Raises :class:`FetchError` when it gets too long or breaks off."""
 
 
-class Reachable(Protocol):
-    """The settings of fetching."""
-
-    @property
-    def egress_own_networks(self) -> tuple[str, ...]: ...
-    @property
-    def fetch_allowed_networks(self) -> tuple[str, ...]: ...
-    @property
-    def egress_ports(self) -> tuple[int, ...]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Fetcher:
     own_networks: tuple[str, ...] = ()
@@ -109,7 +99,7 @@ class Fetcher:
     """Told each host that a connection may go to, redirections among them."""
 
     @classmethod
-    def of(cls, settings: Reachable) -> Self:
+    def of(cls, settings: Settings) -> Self:
         return cls(settings.egress_own_networks, settings.fetch_allowed_networks, settings.egress_ports)
 
     @asynccontextmanager

@@ -27,7 +27,6 @@ from moorage.errors import (
     time_over,
 )
 from moorage.files.store import StoredFile
-from moorage.inputs import files_to_stage
 from moorage.loop import context, finish, team_items, team_request, upstream_shell
 from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import check_budget, draw_first, draw_last
@@ -275,7 +274,7 @@ async def _container(
         record = await runtime.computers.containers.add_files(known, files)
         record = await runtime.computers.containers.skills.add(record, skills)
     try:
-        inputs = await files_to_stage(runtime, tenant_id, items)
+        inputs = await runtime.inputs.to_stage(tenant_id, items)
         if inputs:
             await runtime.computers.containers.put_inputs(record, inputs)
     except ApiError:

@@ -22,7 +22,7 @@ import orjson
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.errors import ApiError, SandboxError, SandboxStarting, StorageFull
-from moorage.inputs import read_document, unreadable_now
+from moorage.inputs import unreadable_now
 from moorage.loop import finish
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
@@ -145,7 +145,7 @@ async def _read(runtime: Runtime, state: LoopState, attachments: AttachmentReade
         if await _is_there(runtime.stores, document.text_key):
             continue
         try:
-            await read_document(runtime, state.tenant_id, document, attachments)
+            await runtime.inputs.read(state.tenant_id, document, attachments)
         except BlobNotFound:
             continue  # Its owner has deleted it, which the model step finds out.
         except StorageFull:

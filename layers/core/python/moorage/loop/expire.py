@@ -52,7 +52,7 @@ async def _purge_expired(runtime: Runtime, now: float) -> int:
         + await runtime.stores.skills.purge_due(now)
     )
     ended += await runtime.vector_stores.sweep.purge_due(now)
-    return ended + await purge_inputs(runtime, now)
+    return ended + await purge_inputs(runtime.stores.table, runtime.stores.blobs, now)
 
 
 async def _look_at_fleets(computers: Computers) -> int:

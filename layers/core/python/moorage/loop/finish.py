@@ -227,7 +227,8 @@ async def forget_own_inputs(runtime: Runtime, stored: StoredResponse) -> None:
     if stored.conversation_id is None:  # A conversation still shows the items to its model.
         # What a fork, or a response of a session, began with is its predecessor's too.
         is_shared = stored.forked_from is not None or stored.session_id is not None
-        await forget_inputs(runtime, stored.tenant_id, stored.own_input if is_shared else stored.input_items)
+        items = stored.own_input if is_shared else stored.input_items
+        await forget_inputs(runtime.stores.table, runtime.stores.blobs, stored.tenant_id, items)
 
 
 async def _last_outcomes(stores: Stores, stored: StoredResponse) -> dict[AgentLane, StepOutcome]:

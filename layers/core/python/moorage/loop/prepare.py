@@ -11,7 +11,6 @@ from typing import Any
 
 from moorage import ids, limits
 from moorage.errors import ApiError, bad_request, unsupported_value
-from moorage.inputs import admit_inputs
 from moorage.loop import context, programs
 from moorage.loop.chain import chain_items
 from moorage.loop.notes import check_readable, reader, visible
@@ -88,7 +87,7 @@ async def gather(
     before = "previous_response_id" if conversation_id is None else "conversation"
     check_readable(visible(chain, read), read, native_tools, param=before)
     await breath.taken()
-    await admit_inputs(runtime, tenant_id, said.input_items)
+    await runtime.inputs.admit(tenant_id, said.input_items)
     return said
 
 

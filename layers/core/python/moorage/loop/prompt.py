@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.errors import step_not_found
-from moorage.inputs import resolve_inputs
 from moorage.loop import brief, context, decide, truncate, upstream_shell
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import FoldedState, fold, of_lane
@@ -94,8 +93,7 @@ class Prompt:
             choice = "none"
         shown = await self.runtime.stores.contents_of(tenant_id).pictured(without_calls_of_programs(before))
         async with self.runtime.attachments(tenant_id, self.entry) as read:
-            resolved = await resolve_inputs(
-                self.runtime,
+            resolved = await self.runtime.inputs.resolve(
                 tenant_id,
                 shown,
                 has_container=self.stored.container_id is not None,

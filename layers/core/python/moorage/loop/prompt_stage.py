@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from moorage import ids
-from moorage.egress.fetch import Fetcher
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.loop.sinks import Sink
 from moorage.runtime import Runtime
@@ -40,9 +39,7 @@ def outside(runtime: Runtime, stored: StoredResponse) -> Service:
 
     contents = runtime.stores.contents_of(stored.tenant_id)
     act = None if stored.session_id is None or runtime.session_automations is None else partial(runtime.session_automations, stored)
-    return Service(
-        Fetcher.of(runtime.settings), secret, contents, signature, search_files, token, is_stored=stored.is_stored, automations=act
-    )
+    return Service(runtime.fetcher, secret, contents, signature, search_files, token, is_stored=stored.is_stored, automations=act)
 
 
 def rooms_of(tools: Sequence[Tool]) -> list[Room]:
