@@ -67,7 +67,7 @@ class ServiceStack(cdk.Stack):
     def __init__(self, scope: Construct, construct_id: str, *, config: Config, models: Models, state: State, **options: Any) -> None:
         super().__init__(scope, construct_id, **options)
         self._config, self._models, self._state = config, models, state
-        hooks = self._hooks = CustomResources(self, "Hooks", config=config)
+        hooks = CustomResources(self, "Hooks", config=config)
         state.grant_content_key(hooks.grantee)
         self._sandbox_keys = hooks.sandbox_keys(state.content_key.secret_arn, config.content_key_edition)
         self.network = self._make_network(hooks) if config.has_fargate else None
@@ -96,7 +96,7 @@ class ServiceStack(cdk.Stack):
             sharing.share_concurrency("Concurrency", self.handlers.responses, percent=percent, at_least=least)
             if self.sockets:
                 sharing.share_concurrency("SocketConcurrency", self.sockets["SocketWork"], percent=percent, at_least=0)
-        self.observability = Observability(
+        Observability(
             self,
             "Observability",
             config=config,

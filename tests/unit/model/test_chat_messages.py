@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from moorage.errors import UpstreamError
 from moorage.model.base import ModelRequest
-from moorage.model.chat_messages import GENERIC, OPENAI, MessageStyle, messages
+from moorage.model.chat_messages import GENERIC, MessageStyle, messages
 from moorage.model.chat_templates import FAMILIES, Family
 from moorage.wire.types import Item
 
@@ -113,7 +113,7 @@ def test_a_calls_id_becomes_nine_letters_and_digits_the_same_each_time(call_id: 
     short = first[1]["tool_calls"][0]["id"]
     assert (len(short), short.isascii(), short.isalnum()) == (9, True, True)
     assert first[2]["tool_call_id"] == short
-    assert written(called(call_id), gave(call_id, "x"), style=OPENAI)[1]["tool_call_id"] == call_id
+    assert written(called(call_id), gave(call_id, "x"), style=MessageStyle("openai"))[1]["tool_call_id"] == call_id
 
 
 @pytest.mark.parametrize("call_id", ["a1B2c3D4e", "functions.look:0", "call_1__thought__c2lnbmF0dXJl"])
@@ -121,7 +121,7 @@ def test_an_id_that_its_maker_reads_again_stays(call_id: str) -> None:
     assert written(called(call_id), gave(call_id, "x"))[1]["tool_call_id"] == call_id
 
 
-@pytest.mark.parametrize("style", [GENERIC, OPENAI], ids=["generic", "openai"])
+@pytest.mark.parametrize("style", [GENERIC, MessageStyle("openai")], ids=["generic", "openai"])
 def test_what_is_said_between_a_call_and_its_output_follows_the_output(style: MessageStyle) -> None:
     items = [said("user", "u"), called("aaaaaaaa1"), said("user", "v"), called("aaaaaaaa2"), said("assistant", "w")]
     outputs = [gave("aaaaaaaa2", "2"), said("user", "x"), gave("aaaaaaaa1", "1")]
@@ -177,7 +177,7 @@ def test_a_server_that_takes_files_gets_them_also_those_out_of_outputs() -> None
     pdf = file("plan.pdf", b"%PDF-", "application/pdf")
     shown = {"type": "file", "file": {"filename": "plan.pdf", "file_data": pdf["file_data"]}}
     items = [{"role": "user", "content": [pdf]}, called("aaaaaaaa1"), gave("aaaaaaaa1", [pdf])]
-    for style in (OPENAI, MessageStyle(takes_files=True)):
+    for style in (MessageStyle("openai"), MessageStyle(takes_files=True)):
         first, _, output, last = written(*items, style=style)
         assert (first["content"], output["content"], last) == ([shown], "[file plan.pdf]", {"role": "user", "content": [shown]})
 

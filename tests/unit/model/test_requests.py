@@ -9,7 +9,7 @@ import botocore.validate
 import pytest
 from moorage.model import anthropic_messages, bedrock_converse, chat_completions, openai_responses, reasoning
 from moorage.model.base import ModelRequest
-from moorage.model.chat_messages import GENERIC, OPENAI, MessageStyle, messages
+from moorage.model.chat_messages import GENERIC, MessageStyle, messages
 from moorage.model.turns import THINKING
 from moorage.wire.types import Item
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
@@ -101,7 +101,7 @@ def test_openais_chat_completions_is_asked() -> None:
         {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at":1}'}},
         {"id": "call:2", "type": "function", "function": {"name": "look", "arguments": '{"at":'}},
     ]
-    assert chat_completions.request_body(REQUEST, OPENAI) == {
+    assert chat_completions.request_body(REQUEST, MessageStyle("openai")) == {
         "model": "m",
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -407,7 +407,7 @@ def test_openais_own_chat_completions_gets_what_it_knows() -> None:
         text={"verbosity": "low"},
         service_tier="flex",
     )
-    body = chat_completions.request_body(request, OPENAI)
+    body = chat_completions.request_body(request, MessageStyle("openai"))
     assert body == {
         "model": "m",
         "messages": [{"role": "developer", "content": "i"}, {"role": "developer", "content": "d"}],
@@ -457,7 +457,7 @@ def test_converse_is_asked_what_its_own_model_describes(fields: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("fields", [{}, *(fields for fields, _ in PARAMETERS.values())], ids=["the conversation", *PARAMETERS])
-@pytest.mark.parametrize("style", [MessageStyle(takes_files=True), OPENAI], ids=["generic", "openai"])
+@pytest.mark.parametrize("style", [MessageStyle(takes_files=True), MessageStyle("openai")], ids=["generic", "openai"])
 def test_chat_completions_is_asked_what_the_sdk_describes(fields: dict[str, Any], style: MessageStyle) -> None:
     body = chat_completions.request_body(replace(REQUEST, **fields), style)
     validated = TypeAdapter(CompletionCreateParamsStreaming).validate_python(body)

@@ -29,7 +29,7 @@ async def test_a_container_starts_once_and_is_then_found(world: World) -> None:
     ensure = world.containers.sandboxes.ensure
     async with await ensure("ten", record.id) as first, await ensure("ten", record.id) as second:
         assert first.handle == second.handle
-        assert [first.is_revived, second.is_revived] == [False, False]
+        assert [first.record.incarnation, second.record.incarnation] == [1, 1]
     assert world.provisioner.starts == 1
     assert world.provisioner.specs[0].memory_gib == 4
 
@@ -64,7 +64,7 @@ async def test_while_a_sandbox_is_on_its_way_the_caller_is_told_to_wait(world: W
             await world.containers.sandboxes.ensure("ten", record.id)
         assert caught.value.retry_after_seconds == seconds
     live = await world.containers.sandboxes.ensure("ten", record.id)
-    assert (live.record.incarnation, live.is_revived) == (1, False)
+    assert live.record.incarnation == 1
 
 
 async def test_a_sandbox_that_is_cut_off_lives_on_and_is_waited_for(world: World) -> None:
@@ -77,7 +77,7 @@ async def test_a_sandbox_that_is_cut_off_lives_on_and_is_waited_for(world: World
         assert not await world.containers.sandboxes.confirm_gone(live)
         sandbox.is_cut_off = False
     async with await world.containers.sandboxes.ensure("ten", record.id) as again:
-        assert (again.handle, again.is_revived) == (live.handle, False)
+        assert (again.handle, again.record.incarnation) == (live.handle, 1)
     assert (world.provisioner.running(), world.provisioner.starts) == ([sandbox.sandbox_id], 1)
 
 
@@ -134,7 +134,6 @@ async def test_a_dead_sandbox_is_replaced_by_one_with_the_same_files(world: Worl
         await world.containers.artifacts.sync(live)
     assert await world.containers.sandboxes.confirm_gone(live)
     revived = await world.containers.sandboxes.ensure("ten", record.id)
-    assert revived.is_revived
     assert revived.record.incarnation == 2
     assert revived.handle.token != live.handle.token
     assert world.sandbox(revived).files["a.txt"][0] == b"a"
@@ -147,7 +146,7 @@ async def test_a_sandbox_that_died_unnoticed_is_replaced_by_the_next_ensure(worl
     record = await world.new()
     live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).is_alive = False
-    assert (await world.containers.sandboxes.ensure("ten", record.id)).is_revived
+    assert (await world.containers.sandboxes.ensure("ten", record.id)).record.incarnation == 2
 
 
 async def test_a_sandbox_that_has_just_answered_is_not_asked_whether_it_lives(world: World) -> None:
@@ -166,7 +165,7 @@ async def test_a_torn_connection_alone_does_not_end_a_sandbox(world: World) -> N
     record = await world.new()
     live = await world.containers.sandboxes.ensure("ten", record.id)
     assert not await world.containers.sandboxes.confirm_gone(live)
-    assert not (await world.containers.sandboxes.ensure("ten", record.id)).is_revived
+    assert (await world.containers.sandboxes.ensure("ten", record.id)).handle == live.handle
 
 
 async def test_a_connection_torn_while_files_are_written_does_not_end_a_sandbox(world: World) -> None:
@@ -178,7 +177,7 @@ async def test_a_connection_torn_while_files_are_written_does_not_end_a_sandbox(
     with pytest.raises(SandboxStarting):
         await world.containers.sandboxes.ensure("ten", record.id)
     again = await world.containers.sandboxes.ensure("ten", record.id)
-    assert (again.is_revived, again.handle.sandbox_id) == (False, live.handle.sandbox_id)
+    assert again.handle.sandbox_id == live.handle.sandbox_id
     assert world.sandbox(again).files["a.txt"][0] == b"a"
 
 
@@ -196,7 +195,7 @@ async def test_an_idle_sandbox_that_sleeps_is_ended_without_being_woken(world: W
     record, sandbox = await asleep(world)
     assert await world.containers.sweep.expire_due(world.clock()) == 1
     assert (world.provisioner.running(), sandbox.is_asleep) == ([], True)
-    assert (await world.containers.sandboxes.ensure("ten", record.id)).is_revived
+    assert (await world.containers.sandboxes.ensure("ten", record.id)).record.incarnation == 2
 
 
 @pytest.mark.parametrize("left", ["a process", "a terminal", "a file that was not stored"])
@@ -245,7 +244,7 @@ async def test_an_idle_container_stops_and_keeps_its_files(world: World) -> None
     assert world.provisioner.running() == []
     assert await world.stored(record) == {"/mnt/data/late.txt": ("assistant", b"written by a background process")}
     revived = await world.containers.sandboxes.ensure("ten", record.id)
-    assert revived.is_revived
+    assert revived.record.incarnation == 2
     assert world.sandbox(revived).files["late.txt"][0] == b"written by a background process"
 
 
@@ -389,4 +388,4 @@ async def test_the_longest_idle_sandbox_gives_way_and_its_container_keeps_its_fi
     assert world.provisioner.running() == ["sb-1", busy.handle.sandbox_id, fresh.handle.sandbox_id]
     assert not await world.containers.sweep.make_room("ten", spared=())
     revived = await world.containers.sandboxes.ensure("ten", idle.record.id)
-    assert (revived.is_revived, world.sandbox(revived).files["note.txt"][0]) == (True, b"kept")
+    assert (revived.record.incarnation, world.sandbox(revived).files["note.txt"][0]) == (2, b"kept")

@@ -84,7 +84,7 @@ async def test_a_killed_sandbox_comes_back_with_its_files_and_without_its_proces
             await run(live.client, "true")
         assert await containers.sandboxes.confirm_gone(live)
     async with await containers.sandboxes.ensure("ten", record.id) as revived:
-        assert revived.is_revived
+        assert revived.record.incarnation == 2
         assert (await run(revived.client, "cat kept.txt; pgrep sleep")).stdout == "kept\n"
         assert (await containers.artifacts.sync(revived)).changed == ()
 

@@ -71,8 +71,6 @@ class LiveContainer:
     record: ContainerRecord
     handle: Handle
     client: ExecClient
-    is_revived: bool
-    """This call gave the container a new sandbox: its files are there, the processes of earlier sandboxes are not."""
     notes: tuple[str, ...] = ()
     """Words for the model about stored files that could not be written into the sandbox."""
 
@@ -237,7 +235,7 @@ class ContainerSandboxes:
         client = self._client(handle)
         if looks_only:
             client.looks_only()
-        return LiveContainer(record, handle, client, is_revived=False)
+        return LiveContainer(record, handle, client)
 
     async def find(self, tenant_id: str, container_id: str, incarnation: int) -> str | None:
         """The sandbox that this incarnation's starter has begun, though it did not write it down; None if there is none."""
@@ -460,7 +458,7 @@ class ContainerSandboxes:
             raise
         if not was_placed:
             _tell_started(record, began)
-        live = LiveContainer(record, handle, client, is_revived=record.incarnation > 1, notes=notes)
+        live = LiveContainer(record, handle, client, notes)
         try:
             with suppress(ConditionFailed, SandboxError):  # What came in meanwhile the command can have while it runs.
                 live = await self._caught_up(live)

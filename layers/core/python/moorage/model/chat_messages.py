@@ -54,7 +54,6 @@ class MessageStyle:
 
 
 GENERIC: Final = MessageStyle()
-OPENAI: Final = MessageStyle("openai")
 
 
 def messages(request: ModelRequest, style: MessageStyle) -> list[Message]:

@@ -46,7 +46,7 @@ class FileBlobs(Blobs):
     def __init__(self, journal: Journal, executor: Executor) -> None:
         self._journal = journal
         self._executor = executor
-        self._objects, self._incoming = journal.folder / "objects", journal.folder / "incoming"
+        self._incoming = journal.folder / "incoming"
 
     async def put_bytes(self, key: str, data: bytes) -> Blob:
         return await _whole(self._put(key, data))
