@@ -26,6 +26,8 @@ import boto3
 Event = Mapping[str, Any]
 Clients = Callable[[str], Any]
 """Makes a client of a service by its name, as ``boto3.client`` does."""
+Pause = Callable[[float], None]
+"""Waits so many seconds."""
 
 REQUEST_VARIABLE: Final = "CLOUDFORMATION_REQUEST"
 """Of a build: whom its end is answered to."""
@@ -69,7 +71,7 @@ def handle(event: Event, _context: object) -> None:
     respond(event, lambda service: boto3.client(service))  # type: ignore[call-overload]
 
 
-def respond(event: Event, client: Clients, pause: Callable[[float], None] = time.sleep) -> None:
+def respond(event: Event, client: Clients, pause: Pause = time.sleep) -> None:
     """Answer a request of CloudFormation or the end of a build. Raises when no answer could be given; Lambda then tries again."""
     if event.get("detail-type") == "CodeBuild Build State Change":
         build_ended(event, client("codebuild"))
@@ -79,7 +81,7 @@ def respond(event: Event, client: Clients, pause: Callable[[float], None] = time
         requested(event, client, pause)
 
 
-def requested(event: Event, client: Clients, pause: Callable[[float], None]) -> None:
+def requested(event: Event, client: Clients, pause: Pause) -> None:
     """Do a custom resource's task. An error is an answer too: without one CloudFormation waits until its timeout."""
     try:
         data = _data(event, client, pause)
@@ -91,41 +93,40 @@ def requested(event: Event, client: Clients, pause: Callable[[float], None]) -> 
         answer(event, "SUCCESS", "", data)
 
 
-def _data(event: Event, client: Clients, pause: Callable[[float], None]) -> Mapping[str, str] | None:
+def _data(event: Event, client: Clients, pause: Pause) -> Mapping[str, str] | None:
     """The attributes of the resource; None when the answer comes later."""
     kind = event["ResourceType"]
     if event["RequestType"] == "Delete":
-        if kind == "Custom::Sandboxes":
-            stop_sandboxes(event, client("ecs"))
-        if kind == "Custom::Microvms":
-            stop_microvms(event, client("lambda-microvms"), pause)
-        if kind == "Custom::MicrovmSource":
-            wanted = event["ResourceProperties"]
-            client("s3").delete_object(Bucket=wanted["Bucket"], Key=wanted["Key"])
-        if kind == "Custom::KeptKey":
-            let_go_of_key(event, client("kms"))
-        if kind == "Custom::KeptVectorBucket":
-            let_go_of_vector_bucket(event, client("s3vectors"))
+        if kind in DELETES:
+            DELETES[kind](event, client, pause)
         return {}
-    if kind in ("Custom::Sandboxes", "Custom::Microvms"):
-        return {}
-    if kind == "Custom::MicrovmBase":
-        return microvm_base(event, client, pause)
-    if kind == "Custom::MicrovmSource":
-        return microvm_source(event, client("s3"))
-    if kind == "Custom::PrefixLists":
-        return prefix_lists(event, client("ec2"))
-    if kind == "Custom::Concurrency":
-        return share_concurrency(event["ResourceProperties"], client("lambda"))
-    if kind == "Custom::KeptKey":
-        return kept_key(event, client("kms"))
-    if kind == "Custom::KeptVectorBucket":
-        return kept_vector_bucket(event, client("s3vectors"))
-    if kind == "Custom::SandboxKey":
-        return sandbox_key(event, client("secretsmanager"))
-    if kind == "Custom::ImageBuild":
-        return image_build(event, client("codebuild"), pause)
-    raise ValueError(f"there is no custom resource {kind}")
+    if kind not in MAKES:
+        raise ValueError(f"there is no custom resource {kind}")
+    return MAKES[kind](event, client, pause)
+
+
+MAKES: Final[Mapping[str, Callable[[Event, Clients, Pause], Mapping[str, str] | None]]] = {
+    "Custom::Concurrency": lambda event, client, _: share_concurrency(event["ResourceProperties"], client("lambda")),
+    "Custom::ImageBuild": lambda event, client, pause: image_build(event, client("codebuild"), pause),
+    "Custom::KeptKey": lambda event, client, _: kept_key(event, client("kms")),
+    "Custom::KeptVectorBucket": lambda event, client, _: kept_vector_bucket(event, client("s3vectors")),
+    "Custom::MicrovmBase": lambda event, client, pause: microvm_base(event, client, pause),
+    "Custom::MicrovmSource": lambda event, client, _: microvm_source(event, client("s3")),
+    "Custom::Microvms": lambda *_: {},
+    "Custom::PrefixLists": lambda event, client, _: prefix_lists(event, client("ec2")),
+    "Custom::SandboxKey": lambda event, client, _: sandbox_key(event, client("secretsmanager")),
+    "Custom::Sandboxes": lambda *_: {},
+}
+"""Creates or updates a resource of each kind."""
+
+DELETES: Final[Mapping[str, Callable[[Event, Clients, Pause], None]]] = {
+    "Custom::KeptKey": lambda event, client, _: let_go_of_key(event, client("kms")),
+    "Custom::KeptVectorBucket": lambda event, client, _: let_go_of_vector_bucket(event, client("s3vectors")),
+    "Custom::MicrovmSource": lambda event, client, _: drop_microvm_source(event, client("s3")),
+    "Custom::Microvms": lambda event, client, pause: stop_microvms(event, client("lambda-microvms"), pause),
+    "Custom::Sandboxes": lambda event, client, _: stop_sandboxes(event, client("ecs")),
+}
+"""Of the kinds that leave something behind."""
 
 
 def prefix_lists(event: Event, ec2: Any) -> Mapping[str, str]:
@@ -156,7 +157,7 @@ def stop_sandboxes(event: Event, ecs: Any) -> None:
     raise RuntimeError("something starts sandboxes as fast as they are stopped; delete the stack again")
 
 
-def stop_microvms(event: Event, microvms: Any, pause: Callable[[float], None]) -> None:
+def stop_microvms(event: Event, microvms: Any, pause: Pause) -> None:
     """End every VM of the images, and return when none lives. What time does not suffice for, Lambda's next tries go on with."""
     for _ in range(MICROVM_ROUNDS_MAX):
         alive = [vm for image in event["ResourceProperties"]["Images"] for vm in _alive(microvms, image)]
@@ -180,7 +181,7 @@ def _alive(microvms: Any, image: str) -> list[Mapping[str, Any]]:
     return [vm for page in pages for vm in page["items"] if vm["state"] != "TERMINATED"]
 
 
-def microvm_base(event: Event, client: Clients, pause: Callable[[float], None]) -> Mapping[str, str]:
+def microvm_base(event: Event, client: Clients, pause: Pause) -> Mapping[str, str]:
     """The version of the base image that is to be built on: the newest available one, unless one is given."""
     wanted = event["ResourceProperties"]
     if event["RequestType"] == "Create":
@@ -202,6 +203,11 @@ def microvm_source(event: Event, s3: Any) -> Mapping[str, str]:
         writer.writestr("Dockerfile", wanted["Dockerfile"])
     s3.put_object(Bucket=wanted["Bucket"], Key=wanted["Key"], Body=archive.getvalue())
     return {}
+
+
+def drop_microvm_source(event: Event, s3: Any) -> None:
+    wanted = event["ResourceProperties"]
+    s3.delete_object(Bucket=wanted["Bucket"], Key=wanted["Key"])
 
 
 def kept_key(event: Event, kms: Any) -> Mapping[str, str]:
@@ -282,7 +288,7 @@ def let_go_of_vector_bucket(event: Event, vectors: Any) -> None:
         return  # An earlier try has deleted it.
 
 
-def image_build(event: Event, codebuild: Any, pause: Callable[[float], None]) -> Mapping[str, str] | None:
+def image_build(event: Event, codebuild: Any, pause: Pause) -> Mapping[str, str] | None:
     """Start the build, unless an update leaves project and tag as they were: its image is there then."""
     wanted, had = (event.get(key, {}) for key in ("ResourceProperties", "OldResourceProperties"))
     if all(wanted[name] == had.get(name) for name in ("Project", "Tag")):
@@ -302,7 +308,7 @@ def image_build(event: Event, codebuild: Any, pause: Callable[[float], None]) ->
     return None
 
 
-def _start_build(codebuild: Any, pause: Callable[[float], None], **request: Any) -> None:
+def _start_build(codebuild: Any, pause: Pause, **request: Any) -> None:
     """New accounts have a queue of one build, or of none for a while: then it is tried again for some minutes."""
     for _ in range(START_TRIES_MAX - 1):
         try:

@@ -1,16 +1,26 @@
 """The life of an image build as CloudFormation sees it: botocore's stubber stands for CodeBuild, a local server takes the answers."""
 
 import logging
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from functions.custom_resource.handler import (
+    DELETES,
+    MAKES,
     REASON_CHARS_MAX,
     START_TRIES_MAX,
     respond,
 )
 from tests.unit.aws.custom_resources import BUILD, LOG, TAG, Account, ResponseUrl, answered, end, request, update, variables
+
+
+def test_each_kind_that_the_cdk_app_makes_has_its_task() -> None:
+    infra = Path(__file__).parents[3] / "infra"
+    assert {kind for path in infra.glob("*.py") for kind in re.findall(r"Custom::\w+", path.read_text())} == MAKES.keys()
+    assert MAKES.keys() >= DELETES.keys()
 
 
 def test_a_new_image_is_there_when_its_build_has_ended_and_not_before(url: ResponseUrl, account: Account) -> None:
