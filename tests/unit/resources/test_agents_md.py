@@ -1,8 +1,8 @@
 """What a model is told of the ``AGENTS.md`` of its container."""
 
 from moorage import limits
-from moorage.containers.file_notes import instructions_of, of_folder, with_instructions
 from moorage.containers.store import ContainerFileRecord
+from moorage.loop.prepare import instructions_of, of_folder, with_instructions
 
 from tests.unit.resources.test_file_map import QUESTION
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage.api.view import listed_item
 from moorage.errors import ApiError
-from moorage.loop.echo import echo
+from moorage.loop.create import echo
 from moorage.wire.create import CREATE
 from moorage.wire.items import REFUSED_ITEMS, SHAPES
 from moorage.wire.requests import parse_conversation_create, parse_create, parse_create_event, parse_input_tokens

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from moorage.api.view import listed_item
-from moorage.loop.echo import echo, echoed_tool
+from moorage.loop.create import echo, echoed_tool
 from moorage.wire.requests import parse_create
 from moorage.wire.responses import (
     ResponseState,

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from moorage.errors import ApiError
-from moorage.loop.echo import echo
+from moorage.loop.create import echo
 from moorage.wire.environments import Environment, unplaced
 from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 from moorage.wire.requests import CreateRequest, parse_create

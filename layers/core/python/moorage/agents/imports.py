@@ -27,7 +27,7 @@ from moorage.environments.opening import container_path, open_environment
 from moorage.errors import ApiError, passing_over_what_is_gone
 from moorage.errors.agents import broken_archive
 from moorage.files.store import StoredFile
-from moorage.loop.echo import echo
+from moorage.loop.create import echo
 from moorage.loop.finish import final_events, object_of, opening_events
 from moorage.loop.prepare import conceal
 from moorage.parallel import as_json, beside, side_by_side

@@ -13,10 +13,9 @@ from starlette.responses import Response
 
 from moorage.api import sse
 from moorage.api.answers import BodyPiece
-from moorage.api.attached_stream import AttachedStream
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
-from moorage.api.foreground import Foreground, failure
+from moorage.api.foreground import AttachedStream, Foreground, failure
 from moorage.api.idempotency import IdempotentCreate
 from moorage.api.responses import CreateAnswer, until_of
 from moorage.api.routing import EVENTS, Router

@@ -16,9 +16,11 @@ from moorage.api.idempotency import IdempotentCreate
 from moorage.errors import ApiError, MoorageError, time_over, type_of
 from moorage.loop import finish
 from moorage.loop.create import InlineFirstStep, PreparedResponse
+from moorage.loop.paused import stands_still
 from moorage.loop.stop import erase, stop
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES
+from moorage.store.responses import StoredResponse
 from moorage.wire.types import Event
 
 _STATUS_OF: Final = {
@@ -233,6 +235,85 @@ class Foreground:
             await task
         if not self._inline.is_handed_over:
             await self._inline.abandon()
+
+
+class AttachedStream:
+    """A response that an earlier request has begun, given to a repeat of that request. As :class:`Foreground` to its readers. It reads
+    the log, from its beginning."""
+
+    is_handed_over: Final = True
+    retry_after_seconds: Final = None
+    is_worth_repeating: Final = True
+
+    def __init__(self, attempt: IdempotentCreate, stored: StoredResponse, *, until: float | None = None) -> None:
+        """``until`` in the event loop's time."""
+        self._attempt = attempt
+        self._stored = stored
+        self._until = until
+
+    async def batches(self) -> AsyncGenerator[list[Event], None]:
+        """All events; an empty list after each silence. Without a final one its time was over."""
+        loop = asyncio.get_running_loop()
+        quiet_since, has_ended = loop.time(), False
+        self._attempt.entered()
+        try:
+            async for events in self._attempt.runtime.stores.responses.log_of(self._stored).tail(-1):
+                if events is not None:
+                    quiet_since, has_ended = loop.time(), events[-1]["type"] in FINAL_TYPES
+                    yield events
+                elif loop.time() - quiet_since > limits.KEEP_ALIVE_SECONDS:
+                    quiet_since = loop.time()
+                    yield []
+                if self._until is not None and loop.time() >= self._until:
+                    return
+        finally:
+            left = self._attempt.left(self._stored, has_ended=has_ended, is_handed_over=_surely())
+            self._attempt.runtime.process.keep(asyncio.create_task(left))
+
+    async def final(self) -> dict[str, Any] | None:
+        """The response object when the response has ended; None when its time is over before."""
+        return await final_of(self.batches())
+
+
+async def _surely() -> bool:
+    return True
+
+
+class ContinuedStream:
+    """As :class:`Foreground` to the waiters for the end of the response that goes on."""
+
+    is_handed_over: Final = True
+    retry_after_seconds: Final = None
+    is_worth_repeating: Final = True
+
+    def __init__(self, runtime: Runtime, stored: StoredResponse, *, until: float | None) -> None:
+        """``until`` in the event loop's time."""
+        self._runtime = runtime
+        self._stored = stored
+        self._until = until
+
+    async def final(self) -> dict[str, Any] | None:
+        """The response object when the response has ended; None when it waits for a person again, or the time is over before."""
+        loop = asyncio.get_running_loop()
+        looked_at = loop.time()
+        async for events in self._runtime.stores.responses.log_of(self._stored).tail(-1):
+            if events is not None and events[-1]["type"] in FINAL_TYPES:
+                response: dict[str, Any] = events[-1]["response"]
+                return response
+            if self._until is not None and loop.time() >= self._until:
+                return None
+            if events is None and loop.time() - looked_at >= limits.TAIL_POLL_SECONDS_MAX:
+                looked_at = loop.time()
+                if await self._stands_still():
+                    return None
+        return None
+
+    async def _stands_still(self) -> bool:
+        try:
+            stored = await self._runtime.stores.responses.load(self._stored.tenant_id, self._stored.response_id)
+        except ApiError:  # It was deleted meanwhile: whoever asks next is told.
+            return True
+        return stands_still(stored)
 
 
 async def final_of(batches: AsyncGenerator[list[Event], None]) -> dict[str, Any] | None:

@@ -15,15 +15,14 @@ from starlette.types import Receive
 from moorage import limits
 from moorage.api import sse
 from moorage.api.answers import BodyPiece, JsonResponse, StreamedResponse
-from moorage.api.attached_stream import AttachedStream
 from moorage.api.bodies import RawBody, body_of
 from moorage.api.caller import Caller
-from moorage.api.foreground import Foreground, failure
+from moorage.api.foreground import AttachedStream, ContinuedStream, Foreground, failure
 from moorage.api.idempotency import IdempotentCreate
 from moorage.api.queries import query_of
 from moorage.api.routing import EVENTS, Router
 from moorage.api.view import ResponseView, listed_item
-from moorage.approvals.decision_routes import ContinuedStream, decided, notice
+from moorage.approvals.waiting import decide_by_request, notice
 from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerFileRecord
 from moorage.errors import ApiError, bad_request, server_error
@@ -70,7 +69,7 @@ _CLIENT_GONE: Final = 499
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     wanted = await beside(len(body), lambda: parse_create(body, web_search=caller.runtime.models.web_search))
 
-    going_on = await decided(caller, wanted)
+    going_on = await decide_by_request(caller.runtime, caller.tenant_id, caller.key_id, wanted)
     if going_on is not None:
         return await _go_on(request, caller, body, wanted, going_on)
 

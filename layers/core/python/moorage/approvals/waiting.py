@@ -9,26 +9,35 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from moorage import limits
+import orjson
+
+from moorage import ids, limits
 from moorage.approvals.store import Approval, ApprovalDecision
 from moorage.egress.policy import EgressOpening
-from moorage.errors import Superseded, approval_decided, approval_not_found, approval_not_needed
-from moorage.ids import approval_event_id
+from moorage.errors import Superseded, approval_decided, approval_not_found, approval_not_needed, bad_request, invalid_length
 from moorage.loop import finish, paused
 from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
 from moorage.state import PendingCall
 from moorage.store import keys
 from moorage.store.audit import AuditKind
-from moorage.store.responses import StoredResponse
+from moorage.store.responses import Snapshot, StoredResponse
 from moorage.stores import Stores
 from moorage.telemetry import tell
+from moorage.tools.calls import CallApproval
+from moorage.tools.capabilities import HasApprovalItems
 from moorage.tools.mcp import network
+from moorage.tools.registry import ROOMS
 from moorage.webhooks import delivery as webhooks
 from moorage.webhooks.event_types import APPROVAL_REQUESTED, SESSION_ACTION_REQUIRED
 from moorage.webhooks.store import WebhookEvent
+from moorage.wire.requests import CreateRequest
 from moorage.wire.types import Item
 
+_HAS_A_SAY: Final = frozenset(
+    {"previous_response_id", "conversation", "input", "model", "stream", "stream_options", "background", "include"}
+)
+"""Parameters of such a request that say something: where the decision goes, and how it is answered."""
 BY_TIMEOUT: Final = "timeout"
 BY_INTERRUPT: Final = "interrupt"
 """Who has decided where nobody did."""
@@ -70,7 +79,7 @@ async def announce(runtime: Runtime, stored: StoredResponse, waiting: Sequence[A
         waiting if any({APPROVAL_REQUESTED, SESSION_ACTION_REQUIRED}.intersection(each.event_types) for each in endpoints) else ()
     ):
         event = WebhookEvent(
-            approval_event_id(approval.id, approval.created_at),
+            ids.approval_event_id(approval.id, approval.created_at),
             APPROVAL_REQUESTED,
             stored.response_id,
             approval.created_at,
@@ -232,3 +241,77 @@ async def _deny(runtime: Runtime, over: Iterable[Approval]) -> None:
     for approval in over:
         said = f"Nobody decided within {approval.due_at - approval.created_at} seconds."
         await _decided(runtime, approval, ApprovalDecision(False, BY_TIMEOUT, said))
+
+
+async def decide_by_request(runtime: Runtime, tenant_id: str, key_id: str, wanted: CreateRequest) -> Snapshot | None:
+    """Make the decisions of a request that brings nothing else. Returns the response that they are about, or None for another request.
+
+    Clients answer a question so in OpenAI's form, with ``previous_response_id`` (or the conversation) of the response that asked. No
+    other response is begun: the one that waited goes on as it was begun. Raises :class:`~moorage.errors.ApiError`. Nothing is decided
+    then, unless somebody else decides in the same moment.
+    """
+    verdicts = _verdicts(wanted)
+    if not verdicts:
+        return None
+    response_id = ids.response_of(next(iter(verdicts)))
+    if response_id is None or not await _is_meant(runtime.stores, tenant_id, wanted, response_id):
+        return None
+    if len(verdicts) < len(wanted.input_items):
+        raise bad_request(
+            "An approval that a running response waits for is answered by a request of its own: send no other items beside it, and "
+            "each answer once.",
+            param="input",
+        )
+    await _check_verdicts(runtime.stores, tenant_id, wanted, response_id, verdicts)
+    for verdict in verdicts.values():
+        decision = ApprovalDecision(verdict.approve, key_id, verdict.reason)
+        await decide(runtime, tenant_id, response_id, verdict.approval_id, decision)
+    return await runtime.stores.responses.snapshot(tenant_id, response_id)
+
+
+def _verdicts(wanted: CreateRequest) -> dict[str, CallApproval]:
+    """The request's decisions on calls that wait in their place, by the ids of their approvals."""
+    found: dict[str, CallApproval] = {}
+    for item in wanted.input_items:
+        room = ROOMS.of_item(item["type"])
+        verdict = room.approval_decision(item) if isinstance(room, HasApprovalItems) else None
+        if verdict is not None and ids.is_approval(verdict.approval_id):
+            found[verdict.approval_id] = verdict
+    return found
+
+
+async def _is_meant(stores: Stores, tenant_id: str, wanted: CreateRequest, response_id: str) -> bool:
+    """Whether the request goes on from the response of its approval."""
+    if wanted.previous_response_id is not None:
+        return wanted.previous_response_id == response_id
+    if wanted.conversation_id is None:
+        return False
+    stored = await stores.responses.load(tenant_id, response_id)
+    return stored.conversation_id == wanted.conversation_id
+
+
+async def _check_verdicts(
+    stores: Stores, tenant_id: str, wanted: CreateRequest, response_id: str, verdicts: dict[str, CallApproval]
+) -> None:
+    stored = await stores.responses.load(tenant_id, response_id)
+    if wanted.model != stored.parameters.model:
+        raise bad_request(
+            f"The response goes on as it was begun, with the model '{stored.parameters.model}': name that one.",
+            param="model",
+        )
+    for index, verdict in enumerate(verdicts.values()):
+        param, most = f"input[{index}]", limits.APPROVAL_REASON_CHARS_MAX
+        if len(verdict.reason) > most:
+            raise invalid_length(f"{param}.reason", "string", len(verdict.reason), 0, most)
+        if ids.response_of(verdict.approval_id) != response_id:
+            raise bad_request("One request answers approvals of one response.", param=f"{param}.approval_request_id")
+        approval = await find(stores, tenant_id, response_id, verdict.approval_id)
+        if not approval.is_waiting and (approval.status == "approved") != verdict.approve:
+            raise approval_decided(approval.id, approval.status)
+
+
+def notice(body: bytes) -> str:
+    """The ignored parts of the request, for the ``x-moorage-notice`` header; empty if there are none."""
+    given = sorted(name for name, value in orjson.loads(body).items() if value is not None and name not in _HAS_A_SAY)
+    named = ", ".join(f"'{name}'" for name in given)
+    return f"The response goes on as it was begun; this request changes nothing of it by {named}." if given else ""

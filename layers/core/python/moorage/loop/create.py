@@ -6,7 +6,7 @@ asks for hosted tools does the state machine take over. Background responses sta
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from moorage import ids, limits, tracing
 from moorage.containers.containers import Containers, places
-from moorage.containers.file_notes import line_of, with_instructions, with_map
 from moorage.containers.store import ContainerRecord
 from moorage.errors import (
     ApiError,
@@ -23,18 +22,19 @@ from moorage.errors import (
     StorageFull,
     Superseded,
     draining,
+    invalid_value,
     rate_limited,
     time_over,
+    unsupported_value,
 )
 from moorage.files.store import StoredFile
-from moorage.loop import context, finish, team_items, team_request, upstream_shell
+from moorage.loop import context, finish, team_items, upstream_shell
 from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import check_budget, draw_first, draw_last
 from moorage.loop.call_places import placed
-from moorage.loop.echo import echo
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
-from moorage.loop.prepare import ResolvedInput, check_tools, conceal, gather
+from moorage.loop.prepare import ResolvedInput, check_tools, conceal, gather, line_of, with_instructions, with_map
 from moorage.loop.prewarm import SandboxPrewarm
 from moorage.loop.prompt import StepPosition
 from moorage.loop.sinks import InlineSink
@@ -49,13 +49,14 @@ from moorage.stores import Stores
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.function_items import is_async
 from moorage.tools.lowering import is_hosted
+from moorage.tools.registry import ROOMS
 from moorage.vector_stores.attachments import DocumentsUnread
 from moorage.wire.environments import Environment, takes_skills, with_skills
 from moorage.wire.events import OUTPUT_ITEM_ADDED
 from moorage.wire.parameters import Parameters
 from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import Status, TokenUsage
-from moorage.wire.types import Event, Item
+from moorage.wire.types import Event, Item, Tool
 
 _ROOM_SECONDS: Final = 5
 """When to ask again while too many responses run."""
@@ -156,11 +157,30 @@ async def _check(
         check_budget(runtime.models.catalog, request.model, budget)
     await check_tools(runtime, tenant_id, said, request.tools, in_session=in_session)
     if request.multi_agent is None:
-        team_request.check_alone(said.items)
+        _check_alone(said.items)
     else:
-        team_request.check(request, said)
+        _check_team(request, said)
     if request.background or request.multi_agent is not None or any(map(is_hosted, request.tools)) or any(map(is_async, request.tools)):
         await _check_room(runtime, tenant_id, follows)
+
+
+def _check_team(request: CreateRequest, said: ResolvedInput) -> None:
+    """Refuse what a request with a team may not ask for. Raises :class:`ApiError`."""
+    if upstream_shell.goes_there(said.entry, request.tools):
+        raise unsupported_value("multi_agent.enabled", "true", "Its shell runs at the provider of the model, without room for a team.")
+    others = len(team_items.agents_of(said.items)) - 1
+    if others > limits.TEAM_AGENTS_MAX:
+        raise invalid_value("input", f"it has items of {others} agents beside /root, and {limits.TEAM_AGENTS_MAX} is the limit.")
+
+
+def _check_alone(items: Sequence[Item]) -> None:
+    """A request without a team cannot go on with the agents of one. Raises :class:`ApiError`."""
+    if not any("agent" in item for item in items):
+        return
+    root, *others = team_items.agents_of(items).values()
+    is_waiting = any(agent.open_wait() is not None for agent in (root, *others))
+    if team_items.goes_on([root, *others]) and (team_items.goes_on(others) or is_waiting):
+        raise invalid_value("multi_agent", "agents of a team wait for this request: give the 'multi_agent' of the one before.")
 
 
 async def _tree(stores: Stores, tenant_id: str, response_id: str, request: CreateRequest, expires_at: int) -> tuple[str, ...]:
@@ -197,6 +217,54 @@ async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateReque
         files_at_ms=0 if container is None else runtime.now_ms(),
         has_gated_network=container is not None and "require_approval" in container.network_policy,
     )
+
+
+def echo(request: CreateRequest, container_id: str | None = None) -> dict[str, Any]:
+    """The keys of the Response object that repeat the request, with the API's defaults filled in.
+
+    ``container_id`` is the container that the hosted shell got: ``container_auto`` is answered as a reference to it, already in
+    ``response.created``, and so files, policies and secrets never appear in a response; which version of a skill it has, does. A code
+    interpreter's ``auto`` stays ``auto`` (recorded live), without them.
+    """
+    echoed: dict[str, Any] = {
+        "background": request.background,
+        "frequency_penalty": 0.0,
+        "instructions": request.instructions,
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": request.max_tool_calls,
+        "metadata": request.metadata,
+        "model": request.model,
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "presence_penalty": 0.0,
+        "previous_response_id": request.previous_response_id,
+        "prompt_cache_key": request.prompt_cache_key,
+        "prompt_cache_retention": request.prompt_cache_retention,
+        "reasoning": {"effort": None, "summary": None, **(request.reasoning or {})},
+        "safety_identifier": request.safety_identifier,
+        "service_tier": request.service_tier or "auto",
+        "store": request.store,
+        "temperature": 1.0 if request.temperature is None else request.temperature,
+        "text": {"format": {"type": "text"}, "verbosity": "medium", **(request.text or {})},
+        "tool_choice": request.tool_choice,
+        "tools": [echoed_tool(tool, container_id) for tool in request.tools],
+        "top_logprobs": request.top_logprobs or 0,
+        "top_p": 1.0 if request.top_p is None else request.top_p,
+        "truncation": request.truncation,
+        "user": request.user,
+    }
+    if request.conversation_id is not None:
+        echoed["conversation"] = {"id": request.conversation_id}
+    if request.prompt_cache_options is not None:
+        echoed["prompt_cache_options"] = {"mode": "implicit", "ttl": "30m", **request.prompt_cache_options}
+    return echoed
+
+
+def echoed_tool(tool: Tool, container_id: str | None = None) -> Tool:
+    """A tool as the response shows it: complete, with nulls, and a hosted shell as a reference to its container."""
+    if tool["type"] == "namespace":
+        return {**tool, "tools": [echoed_tool(inner) for inner in tool["tools"]]}
+    room = ROOMS.of_tool(tool["type"])
+    return tool if room is None else room.response_tool(tool, container_id)
 
 
 async def _with_files(

@@ -19,9 +19,10 @@ from moorage.loop.context import tools_of
 from moorage.tools.calls import CallEnd, KnownCall, finished_of
 from moorage.tools.capabilities import AsksApproval
 from moorage.tools.function_items import without
-from moorage.tools.lowering import NOT_OFFERED, OriginalTool, for_callers, lower, lowered_for_programs
+from moorage.tools.lowering import NOT_OFFERED, OriginalTool, lower, lowered_for_programs
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool, makes_calls
+from moorage.wire.choices import may_call
 from moorage.wire.environments import WORKSPACE
 from moorage.wire.item import program_of
 from moorage.wire.types import Item, Tool
@@ -123,7 +124,7 @@ def check(items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -
     """Refuse tools and items about programs that do not belong together. Raises :class:`~moorage.errors.ApiError`."""
     has_programs = any(makes_calls(ROOMS.of_tool(tool["type"])) for tool in tools)
     for index, tool in enumerate(tools):
-        if not for_callers([tool], "programmatic"):
+        if not may_call(tool, "programmatic"):
             continue
         param = f"tools[{index}]"
         if not has_programs:
@@ -136,7 +137,7 @@ def check(items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -
         if any(member.get("defer_loading") for member in (tool, *tool.get("tools", ()))):
             raise invalid_value(f"{param}.defer_loading", "what programs call is told with them, and not searched for.")
     for index, item in enumerate(items):
-        if for_callers(tools_of([item]), "programmatic"):
+        if any(may_call(tool, "programmatic") for tool in tools_of([item])):
             raise invalid_value(f"input[{index}].tools", "what programs call stands in 'tools' of the request.")
     waiting = open_programs((*chain, *items))
     if waiting and not has_programs:
@@ -153,7 +154,7 @@ def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool]) -> None:
         return
     wanted = [(each["type"], each.get("name")) for each in chosen.get("tools", (chosen,))]
     for tool in tools:
-        if (tool["type"], tool.get("name")) in wanted and tool["type"] != "namespace" and not for_callers([tool], "direct"):
+        if (tool["type"], tool.get("name")) in wanted and tool["type"] != "namespace" and not may_call(tool, "direct"):
             named = tool.get("name", tool["type"])
             raise invalid_value("tool_choice", f"only programs may call '{named}': its 'allowed_callers' are without 'direct'.")
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from moorage import limits
 from moorage.tools.calls import ToolKey
@@ -25,6 +25,7 @@ from moorage.tools.capabilities import AdaptsToModel, OffersFunctions
 from moorage.tools.function_items import compact_json, function_call, function_output, message, parsed, with_visible_parts, without
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner, Room, makes_calls
+from moorage.wire.choices import Caller, may_call
 from moorage.wire.deferred import has_deferred, searches_deferred
 from moorage.wire.item import program_of
 from moorage.wire.types import Item, Tool
@@ -158,16 +159,17 @@ def without_calls_of_programs(items: Sequence[Item]) -> list[Item]:
     return [item for item in items if item.get("call_id") not in made] if made else list(items)
 
 
-def for_callers(tools: Sequence[Tool], caller: Literal["direct", "programmatic"]) -> list[Tool]:
+def for_callers(tools: Sequence[Tool], caller: Caller) -> list[Tool]:
     """The tools that the model may call itself, or its programs."""
     found: list[Tool] = []
     for tool in tools:
+        if not may_call(tool, caller):
+            continue
         if tool["type"] == "namespace":
-            members = for_callers(tool["tools"], caller)
-            found += [tool | {"tools": members}] if members else []
-        elif caller in (callers := tool.get("allowed_callers", ("direct",))):
+            found.append(tool | {"tools": for_callers(tool["tools"], caller)})
+        else:
             # Programs run here: an upstream would miss its own tool for them.
-            found.append(without(tool, "allowed_callers") if "programmatic" in callers else tool)
+            found.append(without(tool, "allowed_callers") if may_call(tool, "programmatic") else tool)
     return found
 
 

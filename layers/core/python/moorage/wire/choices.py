@@ -55,6 +55,17 @@ ToolChoice = TypeAliasType(
 )
 
 
+Caller = Literal["direct", "programmatic"]
+"""The model itself, or a program of its own."""
+
+
+def may_call(tool: Tool, caller: Caller) -> bool:
+    """Whether a tool, or one in a namespace, is for this caller (``allowed_callers``)."""
+    if tool["type"] == "namespace":
+        return any(may_call(member, caller) for member in tool["tools"])
+    return caller in tool.get("allowed_callers", ("direct",))
+
+
 def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool], items: Sequence[Item]) -> None:
     """A chosen tool must be among ``tools`` or be offered by ``items``, which include the chain's: if there is one, only who has
     loaded it can ask. Raises :class:`~moorage.errors.ApiError`."""

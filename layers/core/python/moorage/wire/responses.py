@@ -75,7 +75,7 @@ class ResponseState:
     """Unix seconds."""
     status: Status
     echo: Mapping[str, Any]
-    """Made once by ``loop/echo.py``."""
+    """Made once by ``loop/create.py: echo``."""
     output: Sequence[Item] = ()
     completed_at: int | None = None
     """Unix seconds; only of a completed response."""
