@@ -27,6 +27,7 @@ from moorage.limits import (
     JSON_SILENCE_SECONDS,
     MEMORY_LIMITS,
     PROGRAMS_CHARS_MAX,
+    RETENTION_SECONDS,
     RUNNING_RESPONSES_MAX,
     STORED_BYTES_MAX,
     WARM_SANDBOXES_MAX,
@@ -408,7 +409,7 @@ class Settings(OperatorSettings):
     # --- Limits ---
     running_responses_max: int = RUNNING_RESPONSES_MAX
     """Responses of one tenant that run in the loop at once."""
-    retention_seconds: int = 30 * 24 * 3600
+    retention_seconds: int = RETENTION_SECONDS
     """Seconds that a stored response is kept."""
     stream_seconds_max: Annotated[int | None, _seconds_or_none] = None
     """Seconds until a stream ends in good order, before its Lambda function does; without it none is ended."""
