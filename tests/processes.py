@@ -8,9 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from moorage.local.step_worker import NAME
+
 
 def descendants(pid: int) -> dict[int, str]:
-    """Every process below ``pid`` with its command line."""
+    """Every process below ``pid`` with its command line and, in brackets, its name."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -29,7 +31,8 @@ def descendants(pid: int) -> dict[int, str]:
 
 def _command_line(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return f"{line}({Path(f'/proc/{pid}/comm').read_text().strip()})"
     except OSError:
         return ""
 
@@ -54,7 +57,7 @@ def power_cut(process: "subprocess.Popen[bytes] | None") -> None:
 
 def is_worker(line: str) -> bool:
     """Of the loop, on one machine."""
-    return "moorage.local.step_worker" in line
+    return line.endswith(f"({NAME})")
 
 
 def until(condition: Callable[[], object], seconds_max: float = 60) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from moorage.local.step_worker import NAME
 from openai import OpenAI
 
 from tests.processes import descendants
@@ -72,7 +73,7 @@ class Peaks:
 
 
 def _kind(line: str) -> str:
-    for part, kind in (("moorage-text", "reader"), ("step_worker", "worker")):
+    for part, kind in (("moorage-text", "reader"), (f"({NAME})", "worker")):
         if part in line:
             return kind
     return "api" if line == "api" else ""

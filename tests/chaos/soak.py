@@ -17,6 +17,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from moorage.local.step_worker import NAME
+
 from tests.chaos import document
 from tests.chaos.run import Load, Told
 from tests.processes import descendants
@@ -24,7 +26,7 @@ from tests.stack import Stack
 
 KINDS: Final = {
     "launcher": "moorage.local.launcher",
-    "worker": "moorage.local.step_worker",
+    "worker": f"({NAME})",
 }
 _SAMPLE_SECONDS: Final = 10
 _GROWTH_BYTES: Final = 32 * 1024 * 1024

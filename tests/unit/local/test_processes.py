@@ -19,6 +19,35 @@ print("ready", flush=True)
 time.sleep(600)
 """
 
+COPIED = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from moorage.local.processes import fork, stop_process
+
+def sleep():
+    print("begun", flush=True)
+    signal.pause()
+
+def fail():
+    raise OSError("no room")
+
+modules, output = len(sys.modules), Path(sys.argv[1])
+done = fork(lambda: print(len(sys.modules) == modules, os.getsid(0) == os.getpid()), output)
+print(done.wait(60), output.read_text(), end="")
+failed = fork(fail, output)
+print(failed.wait(60), output.read_text().splitlines()[-1])
+asleep = fork(sleep, output)
+try:
+    asleep.wait(0.01)
+except subprocess.TimeoutExpired:
+    print(asleep.poll())
+stop_process(asleep, 60)
+print(asleep.returncode, asleep.poll())
+asleep.kill()  # It has ended already.
+left = fork(sleep, output)
+print(left.pid)
+"""
+
 
 @pytest.fixture
 def child() -> Iterator["subprocess.Popen[bytes]"]:
@@ -69,3 +98,12 @@ def test_a_process_that_has_ended_does_not_run_although_nobody_has_asked_how() -
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert (identity(process.pid), is_running(named)) == ("", False)
     process.wait()
+
+
+def test_a_copy_of_a_process_is_a_child_like_a_program(tmp_path: Path) -> None:
+    """It ends with its work, by an error, by a signal, and with its parent. In a process of its own: this one has threads."""
+    output = tmp_path / "copy.log"
+    done = subprocess.run([sys.executable, "-c", COPIED, str(output)], capture_output=True, text=True, check=True)
+    *said, left = done.stdout.splitlines()
+    assert (said, done.stderr) == (["0 True True", "1 OSError: no room", "None", f"{-signal.SIGTERM} {-signal.SIGTERM}"], "")
+    until(lambda: not identity(int(left)))

@@ -1,5 +1,6 @@
 """The stack's other processes: the workers of the loop, the owner of the sandboxes, and their way out."""
 
+import asyncio
 import logging
 import os
 import socket
@@ -7,14 +8,16 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from moorage.errors import SandboxError, SettingsConflict
+from moorage.local import step_worker
 from moorage.local.environments import EGRESS_PYTHON, ToolEnvironment, ensure, environment
-from moorage.local.processes import dying_with, end_leftover, identity, uninterrupted, write_private
+from moorage.local.processes import ChildProcess, dying_with, end_leftover, fork, has_threads, identity, uninterrupted, write_private
 from moorage.local.resource_paths import PACKAGE, ROOT
 from moorage.local.supervision import Child
 from moorage.sandbox.launcher_client import LauncherProvisioner
@@ -101,12 +104,12 @@ class LauncherProcess:
         raise SystemExit(said or f"The owner of the sandboxes did not start in {_START_SECONDS_MAX} seconds.")
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: ChildProcess) -> None:
     process.kill()
     process.wait()
 
 
-def _answers(process: "subprocess.Popen[bytes]", path: Path) -> bool:
+def _answers(process: ChildProcess, path: Path) -> bool:
     deadline = time.monotonic() + _START_SECONDS_MAX
     while time.monotonic() < deadline and process.poll() is None:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -151,15 +154,31 @@ class WorkerProcess:
     def socket_path(self) -> Path:
         return worker_socket(self.state_dir, self.number)
 
-    def child(self) -> Child:
-        """Started, and not waited for: executions wait until it takes them."""
-        return Child("A worker of the loop", self._begin(), self.start, str(self.log_file), str(self.socket_path))
+    def child(self, closes: Sequence[socket.socket]) -> Child:
+        """Started, and not waited for: executions wait until it takes them. It begins as a copy of this process, without the sockets
+        that it ``closes``: so it has nothing to import, and shares the memory of modules. One that is started again is a program of its
+        own, because by then this process has threads."""
 
-    def _begin(self) -> "subprocess.Popen[bytes]":
+        def work() -> None:
+            for each in closes:
+                each.close()
+            os.environ.clear()
+            os.environ.update(self.environment)
+            asyncio.run(step_worker.serve(self.number, self.workers))
+
+        process = self._noted(self._program if has_threads() else partial(fork, work, self.log_file))
+        return Child("A worker of the loop", process, self.start, str(self.log_file), str(self.socket_path))
+
+    def _noted(self, begin: Callable[[], ChildProcess]) -> ChildProcess:
         noted = self.state_dir / f"worker-{self.number}.process"
         end_leftover(noted)
+        process = begin()
+        write_private(noted, identity(process.pid))
+        return process
+
+    def _program(self) -> ChildProcess:
         with self.log_file.open("ab") as log, uninterrupted():
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "moorage.local.step_worker", str(self.number), str(self.workers)],
                 env=self.environment,
                 pass_fds=(self.lock.fileno(),),
@@ -169,11 +188,9 @@ class WorkerProcess:
                 start_new_session=True,
                 preexec_fn=dying_with(os.getpid()),
             )
-        write_private(noted, identity(process.pid))
-        return process
 
-    def start(self) -> "subprocess.Popen[bytes]":
-        process = self._begin()
+    def start(self) -> ChildProcess:
+        process = self._noted(self._program)
         if not _answers(process, self.socket_path):
             _end(process)
             raise SystemExit(f"moorage: A worker of the loop did not start; its last words are in {self.log_file}.")

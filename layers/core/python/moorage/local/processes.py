@@ -4,14 +4,20 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from moorage.disk import flush_folder
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_WAIT_SECONDS = 0.01
 _LEFTOVER_SECONDS_MAX = 5
 """SIGKILL is slow where a process waits for a disk."""
 _ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
@@ -42,7 +48,99 @@ def uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def stop_process(process: "subprocess.Popen[bytes]", seconds_max: int) -> None:
+class ChildProcess(Protocol):
+    """What is asked of a child: ``subprocess.Popen`` of a program, or a :class:`ForkedProcess`."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int) -> None: ...
+    def kill(self) -> None: ...
+    def terminate(self) -> None: ...
+
+
+@dataclass(slots=True)
+class ForkedProcess:
+    """A child that began as a copy of this process, with the interface of ``subprocess.Popen``."""
+
+    pid: int
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Raises ``subprocess.TimeoutExpired``."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            time.sleep(_WAIT_SECONDS)
+        return code
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+def fork(work: Callable[[], None], output: Path) -> ForkedProcess:
+    """Run ``work`` in a copy of this process, which has all modules already. The copy ends with ``work``, or with its parent, and
+    writes into ``output``. Only a process without threads can be copied: their locks would stay taken."""
+    assert not has_threads(), "a process with threads is copied"
+    parent = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with uninterrupted():
+        pid = os.fork()
+        if pid == 0:
+            _be_child(work, output, parent)
+    return ForkedProcess(pid)
+
+
+def has_threads() -> bool:
+    """Whether this process has threads beside this one, Python's or others."""
+    return len(os.listdir("/proc/self/task")) > 1
+
+
+def _be_child(work: Callable[[], None], output: Path, parent: int) -> None:
+    """Never returns: what is above in the stack belongs to the parent."""
+    code = 1
+    try:
+        os.setsid()
+        dying_with(parent)()
+        nothing, log = os.open(os.devnull, os.O_RDONLY), os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        for descriptor, number in ((nothing, 0), (log, 1), (log, 2)):
+            os.dup2(descriptor, number)
+        os.close(nothing)
+        os.close(log)
+        work()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def take_name(name: str) -> None:
+    """Show this process under a name of at most 15 bytes (``ps -o comm``): a copy has its parent's command line."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
+
+
+def stop_process(process: ChildProcess, seconds_max: int) -> None:
     """SIGTERM, patience, then SIGKILL. A process that was stopped (SIGSTOP) goes on, so that it can end."""
     if process.poll() is None:
         process.terminate()

@@ -122,9 +122,7 @@ def start(
     if ModelCatalog.load(Path(settings_environment["MOORAGE_MODELS_FILE"]), os.environ).resolve(None).provider_kind == "demo":
         settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama(ollama_url(os.environ)))
     prepare_environments()
-    logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
     show_status("Starting the owner of the sandboxes and the API ...")
-    open_log(cast("TextIO", stack.enter_context(RotatingFile(state_dir / API))))
     environment = {**os.environ, **settings_environment}
     place.prepare()
     children: list[Child] = []
@@ -141,8 +139,10 @@ def start(
     if "MOORAGE_EGRESS_PROXY" in settings_environment:
         proxy.await_answer()
     for worker in (WorkerProcess(state_dir, number, workers, environment, lock) for number in range(workers)):
-        children.append(worker.child())
+        children.append(worker.child([listener, *filter(None, [metrics])]))
         stack.callback(stop_child, children[-1], WORKER_STOP_SECONDS_MAX)
+    logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
+    open_log(cast("TextIO", stack.enter_context(RotatingFile(state_dir / API))))
     runtime = build_runtime(Settings.from_environment(environment))
     try:
         with asyncio.Runner(loop_factory=partial(event_loop, os.environ)) as runner:

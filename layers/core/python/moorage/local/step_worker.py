@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from moorage import limits
 from moorage.agents.listener import attend
+from moorage.local.processes import take_name
 from moorage.local.state_machine import ExecutionPosition, Invoke, State, StateMachine
 from moorage.local.tenant_places import TenantPlaces, share_of
 from moorage.loop import tasks
@@ -29,6 +30,8 @@ from moorage.store.execution_rows import ExecutionRows, TakenExecution, worker_s
 from moorage.telemetry import log_to_file, tell, tell_error
 
 T = TypeVar("T")
+NAME: Final = "moorage-worker"
+"""Of its process."""
 
 _LOOKS_A_SWEEP: Final = 120
 
@@ -158,6 +161,7 @@ async def serve(number: int, workers: int) -> None:
     assert settings.log_file is not None
     log_to_file(settings.log_file, level=settings.log_level, service=settings.name)
     folder = Path(settings.executions_file).parent
+    take_name(NAME)
     with _locked(folder / f"worker-{number}.lock"):
         runtime = attend(build_runtime(settings))
         rows = runtime.stores.executions

@@ -6,7 +6,6 @@ stack that has ended; so giving up is said once, with an exit code, instead of b
 
 import asyncio
 import logging
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 from moorage import limits
 from moorage.errors import MoorageError
 from moorage.local.logs import cut
-from moorage.local.processes import is_stopped
+from moorage.local.processes import ChildProcess, is_stopped
 
 Address = str | tuple[str, int]
 """The path of a Unix socket, or host and port."""
@@ -31,8 +30,8 @@ class Child:
     """One of the stack's processes."""
 
     name: str
-    process: "subprocess.Popen[bytes]"
-    restart: Callable[[], "subprocess.Popen[bytes]"]
+    process: ChildProcess
+    restart: Callable[[], ChildProcess]
     """Start it again and return when it answers. Raises ``SystemExit`` with its last words if it does not."""
     last_words: str
     """Where they are to be found."""
