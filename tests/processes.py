@@ -56,8 +56,8 @@ def power_cut(process: "subprocess.Popen[bytes] | None") -> None:
 
 
 def is_worker(line: str) -> bool:
-    """Of the loop, on one machine."""
-    return line.endswith(f"({NAME})")
+    """Of the loop, on one machine; also one that still imports its modules, and has no name."""
+    return line.endswith(f"({NAME})") or "moorage.local.step_worker" in line
 
 
 def until(condition: Callable[[], object], seconds_max: float = 60) -> None:

@@ -25,6 +25,7 @@ from tests.bench import bench_computer
 from tests.bench.load import Endpoint, Load, alone, load
 from tests.bench.peers import PEERS, Peer
 from tests.bench.report import REPORT, Table, machine, report
+from tests.bench.starting import starts
 from tests.bench.tail import tail_latencies
 from tests.stack import Stack, say, script, shell
 
@@ -66,7 +67,8 @@ def stack(state_dir: Path, base_url: str | None, tree: Path = ROOT) -> Iterator[
     chosen = {} if base_url is None else {"MOORAGE_UPSTREAM_URL": base_url, "MOORAGE_UPSTREAM_KIND": "chat_completions"}
     if base_url is not None:
         chosen["MOORAGE_UPSTREAM_MODEL"] = "mock"
-    running = Stack(state_dir, chosen, tree=tree).start()
+    # It finds its programs as any start does, and so has a sandbox ready.
+    running = Stack(state_dir, chosen, tree=tree, finds_programs=True).start()
     try:
         yield running
     finally:
@@ -235,6 +237,7 @@ async def measure(state_dir: Path, candidates: Sequence[Peer], before: Path | No
         stacks = [running.enter_context(stack(state_dir / f"b{at}", None, tree=tree)) for at, tree in enumerate(trees)]
         tables.append(shown(_pair([rounds(each) for each in stacks])))
         tables.append(shown(_tail_table(await tail_latencies(stacks[0]))))
+    tables.append(shown(_pair(starts(trees))))
     computers = []
     for at, tree in enumerate(trees):
         with stack(state_dir / f"d{at}", None, tree=tree) as one:

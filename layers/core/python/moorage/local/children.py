@@ -17,7 +17,17 @@ from typing import IO
 from moorage.errors import SandboxError, SettingsConflict
 from moorage.local import step_worker
 from moorage.local.environments import EGRESS_PYTHON, ToolEnvironment, ensure, environment
-from moorage.local.processes import ChildProcess, dying_with, end_leftover, fork, has_threads, identity, uninterrupted, write_private
+from moorage.local.processes import (
+    ChildProcess,
+    dying_with,
+    end_leftover,
+    fork,
+    has_threads,
+    identity,
+    take_name,
+    uninterrupted,
+    write_private,
+)
 from moorage.local.resource_paths import PACKAGE, ROOT
 from moorage.local.supervision import Child
 from moorage.sandbox.launcher_client import LauncherProvisioner
@@ -160,6 +170,7 @@ class WorkerProcess:
         own, because by then this process has threads."""
 
         def work() -> None:
+            take_name(step_worker.NAME)
             for each in closes:
                 each.close()
             os.environ.clear()

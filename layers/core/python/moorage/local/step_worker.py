@@ -161,7 +161,6 @@ async def serve(number: int, workers: int) -> None:
     assert settings.log_file is not None
     log_to_file(settings.log_file, level=settings.log_level, service=settings.name)
     folder = Path(settings.executions_file).parent
-    take_name(NAME)
     with _locked(folder / f"worker-{number}.lock"):
         runtime = attend(build_runtime(settings))
         rows = runtime.stores.executions
@@ -198,4 +197,5 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 if __name__ == "__main__":
+    take_name(NAME)
     asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,71 @@
+"""``make up`` on a clone that is set up, until its API is healthy: seconds, and processor time of all that took part."""
+
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+from moorage.local.exports import read_exports
+
+from tests.bench.report import Table
+from tests.processes import descendants
+from tests.stack import clean_environment
+
+STARTS: int = 5
+_SECONDS_MAX = 120
+_LOOK_SECONDS = 0.005
+Start = tuple[float, float]
+"""Seconds by the clock, and of processors."""
+
+
+def starts(trees: Sequence[Path]) -> list[Table]:
+    """One table for each clone. They take turns; the first start of each, which warms the disk's cache, does not count."""
+    seen: list[list[Start]] = [[] for _ in trees]
+    for _ in range(STARTS + 1):
+        for tree, found in zip(trees, seen, strict=True):
+            with tempfile.TemporaryDirectory(prefix="moorage-bench-") as folder:
+                found.append(_start(tree, Path(folder)))
+    note = f"With a new state folder, and sandboxes asked for their programs. Median of {STARTS}."
+    names = ("`make up` until healthy", "processor time of all its processes until then")
+    return [
+        Table(
+            "A start",
+            ("", "ms"),
+            [(name, f"{1000 * statistics.median(start[at] for start in found[1:]):.0f}") for at, name in enumerate(names)],
+            note,
+        )
+        for found in seen
+    ]
+
+
+def _start(tree: Path, folder: Path) -> Start:
+    exports = folder / "env"
+    environment = clean_environment() | {"MOORAGE_STATE_DIR": str(folder), "MOORAGE_PORT": "0"}
+    began = time.monotonic()
+    command = ["make", "--no-print-directory", "up"]
+    process = subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        while not exports.exists():
+            assert process.poll() is None, f"{tree} did not start"
+            assert time.monotonic() - began < _SECONDS_MAX, f"{tree} did not start in time"
+            time.sleep(_LOOK_SECONDS)
+        url = read_exports(exports)["OPENAI_BASE_URL"].removesuffix("v1")
+        assert httpx.get(f"{url}healthz").status_code == 200
+        return time.monotonic() - began, sum(_processor_seconds(pid) for pid in (process.pid, *descendants(process.pid)))
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(_SECONDS_MAX)
+
+
+def _processor_seconds(pid: int) -> float:
+    """Of a process and of its children that have ended (proc(5): fields 14 to 17)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
