@@ -140,7 +140,7 @@ async def ask_for_the_loop(runtime: Runtime) -> None:
 
 async def _cancel(runtime: Runtime, stored: StoredResponse) -> None:
     await stop(runtime, await runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id))
-    await erase(runtime, stored)
+    await erase(runtime.stores, stored)
 
 
 class Taking(ManagementApi):

@@ -403,7 +403,7 @@ class TeamHistory(History):
         snapshot = await self.snapshot()
         self.resumes_at = -1
         if not snapshot.is_final and snapshot.stored.is_pause_requested:
-            await paused.resume(self.lab.runtime, snapshot.stored)
+            await paused.resume(self.lab.runtime.stores, self.lab.runtime.clock, snapshot.stored)
 
     async def look(self, stored: StoredResponse) -> str:
         status = await super().look(stored)

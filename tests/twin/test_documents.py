@@ -117,7 +117,7 @@ def test_a_foreground_response_is_handed_over_for_it(is_stored: bool) -> None:
         assert (await place.ended(stored), place.shown(), events[: len(heard)]) == (WELL, [[READ]], heard)
         if not is_stored:
             place.lab.executions.states[stored.response_id] = "SUCCEEDED"
-            await erase(place.outside, stored)
+            await erase(place.outside.stores, stored)
             assert [place.left(word) for word in ("glaciers", "a.pdf", "JVBERi", stored.response_id)] == [[], [], [], []]
 
     run(story())
@@ -446,7 +446,7 @@ def test_whenever_a_response_is_erased_no_step_puts_anything_of_it_back(is_store
             left -= 1
             if left == 0:
                 place.lab.executions.states[stored.response_id] = "ABORTED"
-                await erase(place.outside, stored)
+                await erase(place.outside.stores, stored)
 
         place.lab.table.before_write = before_write
         with suppress(ApiError, ConditionFailed):

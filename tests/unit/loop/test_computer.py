@@ -241,7 +241,7 @@ async def test_pictures_are_counted_and_go_with_the_response() -> None:
     assert (await lab.runtime.stores.files.stored.standing("t")).used == size
     prefix = object_keys.response_blobs("t", stored.response_id)
     assert await lab.blobs.bytes_under(f"{prefix}counted/") == size
-    await forget(lab.runtime, replace(stored))
+    await forget(lab.runtime.stores, replace(stored))
     assert (await lab.runtime.stores.files.stored.standing("t")).used == 0
     assert await lab.blobs.bytes_under(prefix) == 0
 

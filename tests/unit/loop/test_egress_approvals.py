@@ -286,7 +286,7 @@ async def test_an_agent_of_a_team_waits_in_its_place_for_a_host() -> None:
     lab, stored = await team_that_wants_the_host(is_background=True)
     (asked,) = await lab.runtime.stores.approvals.of("t", stored.response_id)
     assert [lane.status for lane in await lab.runtime.stores.lanes.all(stored)] == ["waiting", "held"]
-    await approvals.decide(lab.runtime, "t", stored.response_id, asked.id, ApprovalDecision(True, "key"))
+    await approvals.decide(lab.runtime.stores, lab.runtime.clock, "t", stored.response_id, asked.id, ApprovalDecision(True, "key"))
     await lab.play()
     response = await lab.object_of(stored)
     assert (response["status"], await opened(lab)) == ("completed", {HOST.key})

@@ -43,7 +43,7 @@ async def test_a_step_keeps_nothing_of_a_url_that_it_fetches_after_the_erasure()
         async def erase_first(record: Record) -> None:
             if record["SK"] == keys.PURGE and record["PK"] == keys.input_item(TENANT, "msg_in"):
                 lab.table.before_write = None
-                await finish.forget(lab.runtime, stored)
+                await finish.forget(lab.runtime.stores, stored)
 
         lab.table.before_write = erase_first
         await lab.step(first_state(stored))
@@ -59,7 +59,7 @@ def test_a_step_whose_response_is_erased_ends_and_writes_nothing() -> None:
         stored = await lab.background(container_id=None, tools=[])
 
         async def erased() -> None:
-            await finish.forget(lab.runtime, stored)
+            await finish.forget(lab.runtime.stores, stored)
             await asyncio.sleep(2 * limits.CANCEL_POLL_SECONDS)
 
         lab.model.before_answer = erased

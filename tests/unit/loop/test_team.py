@@ -283,7 +283,9 @@ async def waiting(lab: TeamLab, stored: StoredResponse) -> dict[int, str]:
 
 
 async def decide(lab: TeamLab, stored: StoredResponse, approval_id: str, *, approve: bool) -> None:
-    await approvals.decide(lab.runtime, stored.tenant_id, stored.response_id, approval_id, ApprovalDecision(approve, "key"))
+    await approvals.decide(
+        lab.runtime.stores, lab.runtime.clock, stored.tenant_id, stored.response_id, approval_id, ApprovalDecision(approve, "key")
+    )
 
 
 async def test_children_wait_for_a_person_for_a_day_without_a_process() -> None:

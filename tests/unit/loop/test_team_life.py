@@ -37,7 +37,7 @@ async def test_a_team_that_is_paused_stands_still_and_goes_on_where_it_was(pause
     standing = await lab.responses.snapshot(stored.tenant_id, stored.response_id)
     assert (standing.is_final, bool(standing.stored.parked_at)) == (False, True)
     lab.now += 60
-    await paused.resume(lab.runtime, standing.stored)
+    await paused.resume(lab.runtime.stores, lab.runtime.clock, standing.stored)
     await lab.play()
     response = await lab.object_of(stored)
     assert_well_formed(await lab.events(stored))
@@ -54,7 +54,7 @@ async def test_a_pause_does_not_count_as_time_of_a_wait() -> None:
     await lab.responses.request_pause(stored)
     await lab.play()
     lab.now += 3600
-    await paused.resume(lab.runtime, await lab.responses.load(stored.tenant_id, stored.response_id))
+    await paused.resume(lab.runtime.stores, lab.runtime.clock, await lab.responses.load(stored.tenant_id, stored.response_id))
     await recover(lab.runtime)
     assert (await lab.runtime.stores.lanes.get(stored, 0)).status == "waiting"
     lab.now += 1

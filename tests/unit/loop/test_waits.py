@@ -62,7 +62,7 @@ async def turn(lab: Lab, state: LoopState) -> LoopState:
 
 async def waiting_for(lab: Lab, stored: StoredResponse) -> str | None:
     snapshot = await lab.responses.snapshot(stored.tenant_id, stored.response_id)
-    return (await current_object(lab.runtime, snapshot)).get("waiting_for")
+    return (await current_object(lab.runtime.stores, lab.runtime.clock, snapshot)).get("waiting_for")
 
 
 async def test_a_launcher_that_comes_back_runs_the_waiting_command_once() -> None:

@@ -286,7 +286,7 @@ async def test_its_state_follows_the_sandbox_of_the_container(service: Service) 
 
     async def look(*, is_in_use: bool = False) -> None:
         record = await containers.get("ten_a", made.id)
-        seen.append(state_of(service.runtime, record, is_in_use=is_in_use)["status"])
+        seen.append(state_of(service.runtime.settings, service.runtime.clock, record, is_in_use=is_in_use)["status"])
 
     made = await opened(service)
     await look()
@@ -521,7 +521,7 @@ async def test_a_later_sandbox_that_cannot_be_set_up_runs_and_the_model_is_told(
     async with await containers.sandboxes.ensure("ten_a", record.id) as live:
         (note,) = live.notes
     assert note.startswith("Note: the sandbox is new, and could not be set up as before. Setup command 1 of 2 failed with exit code 3.")
-    assert state_of(service.runtime, await containers.get("ten_a", record.id))["status"] == "ready"
+    assert state_of(service.runtime.settings, service.runtime.clock, await containers.get("ten_a", record.id))["status"] == "ready"
 
 
 async def test_a_setup_that_takes_too_long_fails(service: Service) -> None:

@@ -46,7 +46,8 @@ async def content(request: Request, caller: Caller, session_id: str, artifact_id
     file = await runtime.stores.files.get(caller.tenant_id, artifact.file_id)
     return await download(
         request,
-        runtime,
+        runtime.stores,
+        runtime.settings,
         key=file.key,
         filename=file.filename,
         size=file.bytes,

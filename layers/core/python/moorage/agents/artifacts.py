@@ -11,12 +11,14 @@ from moorage import limits
 from moorage.agents.session_objects import status_of
 from moorage.agents.session_store import ArtifactRecord, SessionRecord, TurnRecord
 from moorage.agents.turns import Standing, snapshot_of, standing_of
+from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerFileRecord
 from moorage.environments.opening import container_path
 from moorage.errors import ApiError
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.item_contents import PURPOSE
+from moorage.stores import Stores
 from moorage.telemetry import tell_error
 
 _FOLDER: Final = container_path("/workspace/outputs/")
@@ -43,7 +45,7 @@ async def publish(runtime: Runtime, session: SessionRecord, turn: TurnRecord) ->
     standing = await standing_of(runtime.stores, session, turn)
     if not standing.is_over or status_of(standing) != "completed":
         return
-    left = await _left(runtime, standing, turn)
+    left = await _left(runtime.stores, runtime.computers.containers, standing, turn)
     known = {artifact.id for artifact in await runtime.stores.agent_sessions.artifacts_of(session, turn.number)}
     missing = [row for row in left if ArtifactRecord.id_of(turn.number, row.path) not in known]
 
@@ -56,20 +58,20 @@ async def publish(runtime: Runtime, session: SessionRecord, turn: TurnRecord) ->
     await side_by_side(one, missing[: limits.AGENT_SESSION_ARTIFACTS_MAX], at_once=limits.AGENT_SESSION_ARTIFACTS_AT_ONCE)
 
 
-async def _left(runtime: Runtime, standing: Standing, turn: TurnRecord) -> Sequence[ContainerFileRecord]:
+async def _left(stores: Stores, containers: Containers, standing: Standing, turn: TurnRecord) -> Sequence[ContainerFileRecord]:
     """The files that the turn's commands have written there, as they were at its end."""
     session = standing.session
     assert session.container_id is not None
-    container = await runtime.computers.containers.peek(session.tenant_id, session.container_id)
-    first = await snapshot_of(runtime.stores, session.tenant_id, turn.responses[0])
+    container = await containers.peek(session.tenant_id, session.container_id)
+    first = await snapshot_of(stores, session.tenant_id, turn.responses[0])
     if container is None or first is None:
         return ()
-    following = await runtime.stores.agent_sessions.turn(session, turn.number + 1)
-    after = None if following is None else await snapshot_of(runtime.stores, session.tenant_id, following.responses[0])
+    following = await stores.agent_sessions.turn(session, turn.number + 1)
+    after = None if following is None else await snapshot_of(stores, session.tenant_id, following.responses[0])
     if after is None:
-        rows = await runtime.computers.containers.files_of(session.tenant_id, session.container_id)
+        rows = await containers.files_of(session.tenant_id, session.container_id)
     else:
-        rows = await runtime.computers.containers.files_at(container, after.stored.files_at_ms)
+        rows = await containers.files_at(container, after.stored.files_at_ms)
     began = first.stored.files_at_ms
     return [row for row in rows if row.path.startswith(_FOLDER) and row.source == "assistant" and row.written_at_ms >= began]
 

@@ -19,6 +19,7 @@ from moorage.agents.artifacts import publish_last
 from moorage.agents.session_store import ArtifactRecord, SessionRecord, TurnRecord
 from moorage.agents.store import AgentRecord
 from moorage.agents.turns import snapshot_of, stand, standing_of
+from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerFileRecord
 from moorage.environments.opening import environment_path
 from moorage.errors.agents import export_busy, export_too_large
@@ -66,7 +67,7 @@ async def export(runtime: Runtime, tenant_id: str, agent_id: str) -> AsyncIterat
         async for piece in writer.text(f"versions/{number:04d}.json", said):
             yield piece
     for position, exported in enumerate(sessions, 1):
-        async for piece in _session(runtime, writer, f"sessions/{position:04d}", exported):
+        async for piece in _session(runtime.stores, runtime.computers.containers, writer, f"sessions/{position:04d}", exported):
             yield piece
     yield writer.end()
 
@@ -112,24 +113,26 @@ async def _artifacts_of(stores: Stores, session: SessionRecord) -> list[Artifact
     return found
 
 
-async def _session(runtime: Runtime, writer: ArchiveWriter, folder: str, exported: _ExportedSession) -> AsyncIterator[bytes]:
+async def _session(
+    stores: Stores, containers: Containers, writer: ArchiveWriter, folder: str, exported: _ExportedSession
+) -> AsyncIterator[bytes]:
     session, tenant_id = exported.session, exported.session.tenant_id
-    async for piece in writer.text(f"{folder}/session.json", await as_json(await _facts(runtime, exported))):
+    async for piece in writer.text(f"{folder}/session.json", await as_json(await _facts(stores, containers, exported))):
         yield piece
     if session.begins_with:
-        async for piece in writer.text(f"{folder}/past.jsonl", await _response(runtime.stores, session, session.begins_with)):
+        async for piece in writer.text(f"{folder}/past.jsonl", await _response(stores, session, session.begins_with)):
             yield piece
     for number, turn in enumerate(exported.turns, 1):
         for position, response_id in enumerate(turn.responses, 1):
-            said = await _response(runtime.stores, session, response_id)
+            said = await _response(stores, session, response_id)
             async for piece in writer.text(response_name(folder, number, position), said):
                 yield piece
     for position, row in enumerate(exported.files, 1):
-        async for piece in writer.file(f"{folder}/files/{position:06d}", row.bytes, runtime.computers.containers.content(row)):
+        async for piece in writer.file(f"{folder}/files/{position:06d}", row.bytes, containers.content(row)):
             yield piece
     for position, artifact in enumerate(exported.artifacts, 1):
-        file = await runtime.stores.files.get(tenant_id, artifact.file_id)
-        async for piece in writer.file(f"{folder}/artifacts/{position:06d}", artifact.bytes, runtime.stores.files.content(file)):
+        file = await stores.files.get(tenant_id, artifact.file_id)
+        async for piece in writer.file(f"{folder}/artifacts/{position:06d}", artifact.bytes, stores.files.content(file)):
             yield piece
 
 
@@ -138,17 +141,17 @@ def response_name(folder: str, turn: int, position: int) -> str:
     return f"{folder}/turns/{turn:06d}/{position:04d}.jsonl"
 
 
-async def _facts(runtime: Runtime, exported: _ExportedSession) -> dict[str, Any]:
+async def _facts(stores: Stores, containers: Containers, exported: _ExportedSession) -> dict[str, Any]:
     """``archive_shapes.py: ArchivedSession``."""
     session = exported.session
-    environment, left_out = await _environment(runtime, session)
+    environment, left_out = await _environment(stores, containers, session)
     facts: dict[str, Any] = {
         "id": session.id,
         "agent_version": session.agent_version,
         "settings": dict(session.settings),
         "metadata": dict(session.metadata),
         "left_out": [*left_out, *(["vaults"] if session.vault_ids else [])],
-        "turns": [await _turn(runtime.stores, session, turn) for turn in exported.turns],
+        "turns": [await _turn(stores, session, turn) for turn in exported.turns],
         "files": [{"path": environment_path(row.path), "bytes": row.bytes} for row in exported.files],
         "artifacts": [
             {"turn": each.turn_number, "path": environment_path(each.path), "bytes": each.bytes, "created_at": each.created_at}
@@ -160,18 +163,18 @@ async def _facts(runtime: Runtime, exported: _ExportedSession) -> dict[str, Any]
     return facts | ({"begins_with": session.begins_with} if session.begins_with else {})
 
 
-async def _environment(runtime: Runtime, session: SessionRecord) -> tuple[dict[str, Any] | None, list[str]]:
+async def _environment(stores: Stores, containers: Containers, session: SessionRecord) -> tuple[dict[str, Any] | None, list[str]]:
     """What a new one is made with, and the names of what stays."""
     if session.container_id is None:
         return None, []
-    sealed = await runtime.stores.agent_sessions.environment_of(session)
-    text = await beside(len(sealed), lambda: runtime.stores.sealer.open(session.tenant_id, sealed))
+    sealed = await stores.agent_sessions.environment_of(session)
+    text = await beside(len(sealed), lambda: stores.sealer.open(session.tenant_id, sealed))
     asked: Mapping[str, Any] = {} if text is None else orjson.loads(text)
-    container = await runtime.computers.containers.peek(session.tenant_id, session.container_id)
+    container = await containers.peek(session.tenant_id, session.container_id)
     left_out = [name for name in ("env", "setup_commands", "skills", "plugins") if asked.get(name)]
     if not left_out and container is not None:
         left_out += ["setup_commands"] if container.has_setup else []
-        skills = await runtime.computers.containers.skills.of(container)
+        skills = await containers.skills.of(container)
         left_out += ["skills"] if any(skill.plugin is None for skill in skills) else []
         left_out += ["plugins"] if container.plugins else []
     kept = {name: asked[name] for name in _KEPT_OF_ENVIRONMENT if name in asked}

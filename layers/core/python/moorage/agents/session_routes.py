@@ -60,6 +60,7 @@ from moorage.api.responses import until_of
 from moorage.api.routing import EVENTS, Router
 from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, rate_limited, unsupported_parameter
 from moorage.errors.agent_sessions import turn_not_found
+from moorage.files.store import Clock
 from moorage.loop import paused
 from moorage.loop.budget import check_budget
 from moorage.loop.step_history import unroll
@@ -163,17 +164,17 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
         changed = await runtime.stores.agent_sessions.update(session, settings=settings, metadata=metadata, budget=budget)
         if changed is not None:
             if budget is not None:
-                await _set_budget(runtime, changed, budget)
+                await _set_budget(runtime.stores, runtime.clock, changed, budget)
             return await _as_object(runtime, changed)
     raise rate_limited(f"Session '{session_id}' is changed by others again and again. Retry later.", 1)
 
 
-async def _set_budget(runtime: Runtime, session: SessionRecord, budget: Mapping[str, Any]) -> None:
+async def _set_budget(stores: Stores, clock: Clock, session: SessionRecord, budget: Mapping[str, Any]) -> None:
     """What was used so far stays counted. A turn that stands still for want of it goes on."""
-    await runtime.stores.budgets.put(session.tenant_id, budget_scope(session), budget)
-    standing = await stand(runtime.stores, session)
+    await stores.budgets.put(session.tenant_id, budget_scope(session), budget)
+    standing = await stand(stores, session)
     if standing.is_running and standing.snapshot is not None and standing.snapshot.stored.is_pause_requested:
-        await paused.resume(runtime, standing.snapshot.stored)
+        await paused.resume(stores, clock, standing.snapshot.stored)
 
 
 @router.delete(_ONE, "deleteAgentSession", "Delete a session with its turns, their responses, and its container")
@@ -235,7 +236,7 @@ async def create_events(request: Request, caller: Caller, session_id: str, body:
         check_results(await stand(runtime.stores, session), results)
     await check_approvals(runtime.stores, session, [event["request_id"] for event in decisions])
     for event in decisions:
-        await answer_approval(runtime, session, event["request_id"], event["response"]["decision"], caller.key_id)
+        await answer_approval(runtime.stores, runtime.clock, session, event["request_id"], event["response"]["decision"], caller.key_id)
     if "cancel" in by_type:
         if results:
             raise bad_request("A turn that is cancelled takes no results: send one of the two.", param="events")

@@ -33,7 +33,9 @@ from moorage.containers.store import ContainerRecord
 from moorage.environments.answers import state_of
 from moorage.environments.shapes import EnvironmentState, EnvironmentStatus
 from moorage.errors import ApiError, invalid_value
+from moorage.files.store import Clock
 from moorage.runtime import Runtime
+from moorage.settings import Settings
 from moorage.store.responses import Snapshot
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Event
@@ -153,7 +155,7 @@ class SessionReader:
         if not self._awaits_setup or _is_to_be_set_up(container := await self._container()) or container is None:
             return []
         self._awaits_setup = False
-        state = _state_of(self.runtime, container)
+        state = _state_of(self.runtime.settings, self.runtime.clock, container)
         return [self.beside(_of_environment(self.session, state), state["status"])]
 
     async def _turn_record(self, number: int, after: int) -> AsyncIterator[TurnRecord | None]:
@@ -274,7 +276,7 @@ class SessionReader:
             if container is None:
                 states.append(_state(self.environment["id"], "ready"))
             elif not _is_to_be_set_up(container):
-                states.append(_state_of(self.runtime, container))
+                states.append(_state_of(self.runtime.settings, self.runtime.clock, container))
             said += [_of_environment(self.session, state) for state in states]
         return self._numbered(said)
 
@@ -317,9 +319,9 @@ def _is_to_be_set_up(container: ContainerRecord | None) -> bool:
     return container is not None and container.has_setup and not container.is_set_up and not container.setup_error
 
 
-def _state_of(runtime: Runtime, container: ContainerRecord) -> EnvironmentState:
+def _state_of(settings: Settings, clock: Clock, container: ContainerRecord) -> EnvironmentState:
     """Of one whose commands have ended, or that has none."""
-    return state_of(runtime, container) if container.setup_error else _state(container.id, "ready")
+    return state_of(settings, clock, container) if container.setup_error else _state(container.id, "ready")
 
 
 def _state(container_id: str, status: EnvironmentStatus) -> EnvironmentState:

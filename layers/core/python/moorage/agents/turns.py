@@ -31,6 +31,7 @@ from moorage.errors import (
     rate_limited,
 )
 from moorage.errors.agent_sessions import agent_session_busy, unknown_tool_call
+from moorage.files.store import Clock
 from moorage.loop import decide
 from moorage.loop.create import give_up, prepare, start, write_down
 from moorage.loop.fold import fold
@@ -544,11 +545,11 @@ async def check_approvals(stores: Stores, session: SessionRecord, request_ids: S
         await approvals.find(stores, session.tenant_id, response_id, request_id)
 
 
-async def answer_approval(runtime: Runtime, session: SessionRecord, request_id: str, decision: str, by: str) -> None:
+async def answer_approval(stores: Stores, clock: Clock, session: SessionRecord, request_id: str, decision: str, by: str) -> None:
     """``cancel`` dismisses the question: the call does not run. Raises :class:`ApiError`."""
     response_id = ids.response_of(request_id) or ""
     said = "" if decision != "cancel" else "The request was dismissed."
-    await approvals.decide(runtime, session.tenant_id, response_id, request_id, ApprovalDecision(decision == "approve", by, said))
+    await approvals.decide(stores, clock, session.tenant_id, response_id, request_id, ApprovalDecision(decision == "approve", by, said))
 
 
 async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> None:
@@ -565,7 +566,7 @@ async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> No
     async def one(response_id: str) -> None:
         snapshot = await snapshot_of(runtime.stores, session.tenant_id, response_id)
         if snapshot is not None:
-            await erase(runtime, snapshot.stored)
+            await erase(runtime.stores, snapshot.stored)
 
     response_ids = [each for turn in await runtime.stores.agent_sessions.turns(session) for each in turn.responses]
     response_ids += [session.begins_with] if session.begins_with else []

@@ -10,7 +10,8 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from moorage import limits
 from moorage.errors import ApiError
-from moorage.runtime import Runtime
+from moorage.settings import Settings
+from moorage.stores import Stores
 
 _CONTENT_TYPE: Final = "application/octet-stream"
 """Whatever a file claims to be: a browser must never run a user's file as a page of this origin."""
@@ -20,7 +21,8 @@ _RANGE: Final = re.compile(r"bytes=(\d+)-(\d*)")
 
 async def download(
     request: Request,
-    runtime: Runtime,
+    stores: Stores,
+    settings: Settings,
     *,
     key: str,
     filename: str,
@@ -32,10 +34,8 @@ async def download(
     disposition = content_disposition(filename)
     span = _span(request.headers.get("range"), size)
     is_small = span is not None and span[1] - span[0] < limits.DOWNLOAD_PART_BYTES_MAX
-    if runtime.settings.presigned_downloads and not is_small:
-        url = runtime.stores.blobs.presign_get(
-            key, seconds=limits.PRESIGNED_SECONDS, disposition=disposition, content_type=_CONTENT_TYPE
-        )
+    if settings.presigned_downloads and not is_small:
+        url = stores.blobs.presign_get(key, seconds=limits.PRESIGNED_SECONDS, disposition=disposition, content_type=_CONTENT_TYPE)
         return RedirectResponse(url, status_code=302, headers={"cache-control": "no-store"})
     headers = {
         "content-disposition": disposition,

@@ -211,7 +211,7 @@ class Foreground:
         if self._has_ended or (stored.is_stored and attempt is not None and attempt.outlives_client and not task.done()):
             self._runtime.process.keep(task)
             if not stored.is_stored:
-                self._runtime.process.keep(asyncio.create_task(finish.forget_own_inputs(self._runtime, stored)))
+                self._runtime.process.keep(asyncio.create_task(finish.forget_own_inputs(self._runtime.stores, stored)))
         elif not task.done() and not is_going_on:
             task.cancel()
             self._runtime.process.keep(asyncio.create_task(self._abandon(task)))
@@ -228,7 +228,7 @@ class Foreground:
 
     async def _erase(self, task: asyncio.Task[None]) -> None:
         await self._handed_over(task)
-        await erase(self._runtime, self._prepared.stored)
+        await erase(self._runtime.stores, self._prepared.stored)
 
     async def _abandon(self, task: asyncio.Task[None]) -> None:
         with suppress(asyncio.CancelledError, MoorageError):

@@ -20,9 +20,10 @@ from moorage.api.rate_limits import RateLimits
 from moorage.api.unstored_responses import UnstoredResponse, UnstoredResponses
 from moorage.api.websocket import Connection
 from moorage.errors import ConditionFailed
+from moorage.files.store import Clock
 from moorage.loop.budget import draws_of
 from moorage.net.connections import ConnectionGone, Connections
-from moorage.runtime import Runtime
+from moorage.runtime import Identity, Runtime
 from moorage.store.api_keys import key_id_of
 from moorage.store.sockets import SocketAbandoned, SocketOpening, Sockets, SocketWork
 from moorage.wire.types import Item
@@ -71,7 +72,7 @@ class GatewaySocket:
             key_id=key_id,
             draws_on=draws_of(opened.tenant_id, key_id, opened.budgets),
             admit=partial(rate_limits.admit, opened.counts_as),
-            is_known=partial(_is_known, runtime, opened),
+            is_known=partial(_is_known, runtime.identity, runtime.clock, opened),
             seconds_max=opened.closes_at - runtime.clock(),
             until=None if seconds is None else asyncio.get_running_loop().time() + seconds,
             recent=StoredUnstoredResponses(sockets, opened),
@@ -178,12 +179,12 @@ def _steering_of(response_id: str) -> str:
     return f"steering:{response_id}"
 
 
-async def _is_known(runtime: Runtime, opened: SocketOpening) -> bool:
+async def _is_known(identity: Identity, clock: Clock, opened: SocketOpening) -> bool:
     """Whether the key or the token that opened the connection still opens its tenant. The token itself is kept nowhere: what ends it is
     its time, or the end of its session."""
     if opened.token_expires_at:
-        return opened.token_expires_at > runtime.clock() and not await runtime.identity.ended.has(opened.digest)
-    key = await runtime.identity.api_keys.known(opened.digest)
+        return opened.token_expires_at > clock() and not await identity.ended.has(opened.digest)
+    key = await identity.api_keys.known(opened.digest)
     if key is None or key.tenant_id != opened.tenant_id:
         return False
-    return not (key.parent and await runtime.identity.ended.has(opened.digest))
+    return not (key.parent and await identity.ended.has(opened.digest))

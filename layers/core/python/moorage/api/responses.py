@@ -26,6 +26,7 @@ from moorage.approvals.waiting import decide_by_request, notice
 from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerFileRecord
 from moorage.errors import ApiError, bad_request, server_error
+from moorage.files.store import Clock
 from moorage.loop import finish, paused, recover
 from moorage.loop.budget import check_budget, draw_last
 from moorage.loop.create import PreparedResponse, prepare, start_background
@@ -69,7 +70,7 @@ _CLIENT_GONE: Final = 499
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     wanted = await beside(len(body), lambda: parse_create(body, web_search=caller.runtime.models.web_search))
 
-    going_on = await decide_by_request(caller.runtime, caller.tenant_id, caller.key_id, wanted)
+    going_on = await decide_by_request(caller.runtime.stores, caller.runtime.clock, caller.tenant_id, caller.key_id, wanted)
     if going_on is not None:
         return await _go_on(request, caller, body, wanted, going_on)
 
@@ -165,7 +166,7 @@ class AnswerForm:
 
     async def of_object(self, snapshot: Snapshot) -> Response:
         """The response object at this moment."""
-        response = await current_object(self.runtime, snapshot, self.view.include)
+        response = await current_object(self.runtime.stores, self.runtime.clock, snapshot, self.view.include)
         return JsonResponse(self.view.response(response), headers=self.headers)
 
     async def of_run(self, run: Foreground | AttachedStream | ContinuedStream, stored: StoredResponse) -> Response:
@@ -235,7 +236,7 @@ class CreateAnswer:
         if ended is not None:
             return await self.runtime.stores.contents_of(self.stored.tenant_id, self.include).response(ended)
         snapshot = await self.runtime.stores.responses.snapshot(self.stored.tenant_id, self.stored.response_id)
-        return await current_object(self.runtime, snapshot, self.include)
+        return await current_object(self.runtime.stores, self.runtime.clock, snapshot, self.include)
 
     async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncGenerator[BodyPiece, None]:
         try:
@@ -273,7 +274,7 @@ async def retrieve(caller: Caller, response_id: str, retrieval: Annotated[Retrie
     if retrieval.at is not None:
         return JsonResponse(await as_it_was(runtime, snapshot, retrieval.at, view))
     if not retrieval.stream:
-        shown = view.response(await current_object(runtime, snapshot, view.include))
+        shown = view.response(await current_object(runtime.stores, runtime.clock, snapshot, view.include))
         session_id = snapshot.stored.session_id
         return JsonResponse(shown if session_id is None else shown | {"session_id": session_id})
     after = -1 if retrieval.starting_after is None else retrieval.starting_after
@@ -291,13 +292,13 @@ async def _snapshot(runtime: Runtime, tenant_id: str, response_id: str) -> Snaps
     return await recover.declare_lost(runtime, snapshot)
 
 
-async def current_object(runtime: Runtime, snapshot: Snapshot, include: frozenset[str] = frozenset()) -> dict[str, Any]:
+async def current_object(stores: Stores, clock: Clock, snapshot: Snapshot, include: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The response as it stands: the final event's object, or what its finished items come to; with its contents, as far as they are
     to be included."""
-    return await runtime.stores.contents_of(snapshot.stored.tenant_id, include).response(await _standing_object(runtime, snapshot))
+    return await stores.contents_of(snapshot.stored.tenant_id, include).response(await _standing_object(stores, clock, snapshot))
 
 
-async def _standing_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
+async def _standing_object(stores: Stores, clock: Clock, snapshot: Snapshot) -> dict[str, Any]:
     if snapshot.is_final:
         return snapshot.final_object
     stored = snapshot.stored
@@ -305,8 +306,8 @@ async def _standing_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, An
     standing = finish.object_of(
         stored,
         status="queued" if is_queued else "in_progress",
-        now=int(runtime.clock()),
-        output=await _finished_items(runtime.stores, stored),
+        now=int(clock()),
+        output=await _finished_items(stores, stored),
     )
     why = reason_of(stored)
     return standing if why is None else standing | {"waiting_for": why}
@@ -330,7 +331,7 @@ async def delete(caller: Caller, response_id: str) -> Response:
         await webhooks.announce(runtime, snapshot.stored, webhooks.ResponseEnd.of(snapshot))
     else:
         await stop(runtime, snapshot)
-    await erase(runtime, snapshot.stored)
+    await erase(runtime.stores, snapshot.stored)
     return JsonResponse(deleted(response_id, "response"))
 
 
@@ -342,7 +343,7 @@ async def cancel(caller: Caller, response_id: str) -> Response:
         raise bad_request("Cannot cancel a synchronous response.")
     view = ResponseView.of(snapshot.stored.parameters.include, runtime.command)
     if snapshot.is_final:
-        return JsonResponse(view.response(await current_object(runtime, snapshot, view.include)))
+        return JsonResponse(view.response(await current_object(runtime.stores, runtime.clock, snapshot, view.include)))
     stopped = await runtime.stores.contents_of(caller.tenant_id, view.include).response(await stop(runtime, snapshot))
     return JsonResponse(view.response(stopped))
 
@@ -365,7 +366,7 @@ async def resume(caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
     snapshot = await runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final and snapshot.stored.is_pause_requested:
-        await paused.resume(runtime, snapshot.stored)
+        await paused.resume(runtime.stores, runtime.clock, snapshot.stored)
     return await _standing(runtime, caller.tenant_id, response_id)
 
 
@@ -387,14 +388,14 @@ async def raise_budget(caller: Caller, response_id: str, wanted: Annotated[Budge
         raise bad_request("This response began with a budget of its own: its forks do not draw from it.", param="budget.scope")
     await runtime.stores.responses.set_budget(snapshot.stored, wanted)
     if snapshot.stored.is_pause_requested:
-        await paused.resume(runtime, snapshot.stored)
+        await paused.resume(runtime.stores, runtime.clock, snapshot.stored)
     return await _standing(runtime, caller.tenant_id, response_id)
 
 
 async def _standing(runtime: Runtime, tenant_id: str, response_id: str) -> Response:
     snapshot = await runtime.stores.responses.snapshot(tenant_id, response_id)
     view = ResponseView.of(snapshot.stored.parameters.include, runtime.command)
-    return JsonResponse(view.response(await current_object(runtime, snapshot)))
+    return JsonResponse(view.response(await current_object(runtime.stores, runtime.clock, snapshot)))
 
 
 @router.get("/responses/{response_id}/input_items", "listInputItems", "What a response was asked", answers=ListOf[Item])

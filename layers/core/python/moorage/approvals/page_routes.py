@@ -21,6 +21,7 @@ from moorage.egress.policy import EgressOpening
 from moorage.errors import ApiError, approval_link_not_valid, approval_not_needed, bad_request
 from moorage.ids import response_of
 from moorage.runtime import Runtime
+from moorage.stores import Stores
 from moorage.terminal import printable
 from moorage.tools.approval_text import asked
 from moorage.tools.mcp import network
@@ -66,7 +67,7 @@ async def _look(request: Request, token: str) -> Response:
     link, response_id = await _opened(runtime, token)
     approval = await find(runtime.stores, link.tenant_id, response_id, link.approval_id)
     has_ended = (await runtime.stores.responses.snapshot(link.tenant_id, response_id)).is_final
-    return await _page(runtime, approval, refusal=approval_not_needed(approval.id).message if has_ended else "")
+    return await _page(runtime.stores, runtime.command, approval, refusal=approval_not_needed(approval.id).message if has_ended else "")
 
 
 async def _decide(request: Request, token: str) -> Response:
@@ -78,13 +79,13 @@ async def _decide(request: Request, token: str) -> Response:
         raise bad_request("Send 'decision' as 'approve' or 'deny', and a 'reason' of at most 4000 characters if you like.")
     decision = ApprovalDecision(_DECISIONS[words[0]], f"link of {link.key_id}", reason)
     try:
-        approval = await decide(runtime, link.tenant_id, response_id, link.approval_id, decision)
+        approval = await decide(runtime.stores, runtime.clock, link.tenant_id, response_id, link.approval_id, decision)
     except ApiError as error:
         if error.status != 409:
             raise
         approval = await find(runtime.stores, link.tenant_id, response_id, link.approval_id)
-        return await _page(runtime, approval, refusal=error.message, status=error.status)
-    return await _page(runtime, approval)
+        return await _page(runtime.stores, runtime.command, approval, refusal=error.message, status=error.status)
+    return await _page(runtime.stores, runtime.command, approval)
 
 
 async def _opened(runtime: Runtime, token: str) -> tuple[ApprovalLinkRecord, str]:
@@ -96,9 +97,9 @@ async def _opened(runtime: Runtime, token: str) -> tuple[ApprovalLinkRecord, str
     return link, response_id
 
 
-async def _page(runtime: Runtime, approval: Approval, *, refusal: str = "", status: int = 200) -> Response:
-    step = await runtime.stores.steps.get(approval.tenant_id, approval.response_id, approval.step)
-    call = ResponseView.of((), runtime.command).item(question_of(approval, {} if step is None else step.items))
+async def _page(stores: Stores, command: str, approval: Approval, *, refusal: str = "", status: int = 200) -> Response:
+    step = await stores.steps.get(approval.tenant_id, approval.response_id, approval.step)
+    call = ResponseView.of((), command).item(question_of(approval, {} if step is None else step.items))
     texts = [network.what(EgressOpening.of_key(approval.opens))] if approval.opens else asked(call)
     calls = "\n".join(f"<pre>{html.escape(printable(text))}</pre>" for text in texts)
     is_open = approval.is_waiting and not refusal

@@ -21,8 +21,8 @@ from moorage.approvals.store import Approval, ApprovalDecision
 from moorage.approvals.waiting import decide, find, question_of
 from moorage.errors import approval_decided, link_needs_key
 from moorage.parallel import side_by_side
-from moorage.runtime import Runtime
 from moorage.store.listing import part_of
+from moorage.stores import Stores
 from moorage.wire.answers import ListOf
 from moorage.wire.create import ApprovalLink, Verdict
 from moorage.wire.operator_answers import ApprovalLinkAnswer, ResponseApproval
@@ -36,7 +36,7 @@ router = Router()
 async def list_waiting(caller: Caller, page: AnyPage) -> ListOf[ResponseApproval]:
     """The open approvals of all responses of the tenant."""
     found = await caller.runtime.stores.approvals.waiting(caller.tenant_id, page, caller.runtime.clock())
-    return list_object(await _shown(caller.runtime, found.approvals), has_more=found.has_more)
+    return list_object(await _shown(caller.runtime.stores, caller.runtime.command, found.approvals), has_more=found.has_more)
 
 
 @router.get(
@@ -51,7 +51,7 @@ async def list_of_response(
     runtime = caller.runtime
     snapshot = await runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     found, has_more = part_of(await runtime.stores.approvals.of(caller.tenant_id, response_id), page, lambda approval: approval.id)
-    return list_object(await _shown(runtime, found, has_ended=snapshot.is_final), has_more=has_more)
+    return list_object(await _shown(runtime.stores, runtime.command, found, has_ended=snapshot.is_final), has_more=has_more)
 
 
 @router.post(
@@ -65,8 +65,8 @@ async def decide_approval(
 ) -> Response:
     """The call runs, or its model is told that it may not, and why."""
     decision = ApprovalDecision(verdict["approve"], caller.key_id, verdict.get("reason", ""))
-    approval = await decide(caller.runtime, caller.tenant_id, response_id, approval_id, decision)
-    (shown,) = await _shown(caller.runtime, [approval])
+    approval = await decide(caller.runtime.stores, caller.runtime.clock, caller.tenant_id, response_id, approval_id, decision)
+    (shown,) = await _shown(caller.runtime.stores, caller.runtime.command, [approval])
     return JsonResponse(shown)
 
 
@@ -90,11 +90,11 @@ async def link_approval(
     return {"object": "response.approval.link", "approval_id": approval_id, "path": f"{APPROVAL_PAGE}{token}", "expires_at": expires_at}
 
 
-async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: bool = False) -> list[ResponseApproval]:
+async def _shown(stores: Stores, command: str, approvals: Sequence[Approval], *, has_ended: bool = False) -> list[ResponseApproval]:
     """As clients see them, with the whole question: nobody decides on the beginning of a command."""
 
     async def one(approval: Approval) -> ResponseApproval:
-        step = await runtime.stores.steps.get(approval.tenant_id, approval.response_id, approval.step)
+        step = await stores.steps.get(approval.tenant_id, approval.response_id, approval.step)
         call = question_of(approval, {} if step is None else step.items)
         return {
             "id": approval.id,
@@ -103,7 +103,7 @@ async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: 
             "created_at": approval.created_at,
             "status": "withdrawn" if has_ended and approval.is_waiting else approval.status,
             "step": approval.step,
-            "call": ResponseView.of((), runtime.command).item(call) if call else {},
+            "call": ResponseView.of((), command).item(call) if call else {},
             "expires_at": approval.due_at or None,
             "on_timeout": approval.on_timeout if approval.due_at else None,
             "decided_at": approval.decided_at or None,

@@ -15,6 +15,7 @@ from moorage import ids, limits
 from moorage.approvals.store import Approval, ApprovalDecision
 from moorage.egress.policy import EgressOpening
 from moorage.errors import Superseded, approval_decided, approval_not_found, approval_not_needed, bad_request, invalid_length
+from moorage.files.store import Clock
 from moorage.loop import finish, paused
 from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
@@ -51,21 +52,21 @@ async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: S
     if not any(call.approval for call in calls):
         return tuple(call.call_id for call in calls)
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        waiting = await _waiting(runtime, stored, step, [call for call in calls if call.approval])
+        waiting = await _waiting(runtime.stores, runtime.clock, stored, step, [call for call in calls if call.approval])
         await announce(runtime, stored, waiting)
         ready = tuple(call.call_id for call in calls if call.approval not in {approval.id for approval in waiting})
-        if ready or await stand_still(runtime, stored, waiting):
+        if ready or await stand_still(runtime.stores, runtime.clock, stored, waiting):
             return ready
         stored = await seen_as(runtime.stores, await runtime.stores.responses.load(stored.tenant_id, stored.response_id), stored.lane)
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
 
 
-async def _waiting(runtime: Runtime, stored: StoredResponse, step: int, held: Sequence[PendingCall]) -> list[Approval]:
+async def _waiting(stores: Stores, clock: Clock, stored: StoredResponse, step: int, held: Sequence[PendingCall]) -> list[Approval]:
     """The undecided approvals of the calls; a missing question is asked now."""
-    known = await runtime.stores.approvals.those(stored, [call.approval for call in held])
-    missing = [_approval(runtime.clock, stored, step, call) for call in held if call.approval not in known]
+    known = await stores.approvals.those(stored, [call.approval for call in held])
+    missing = [_approval(clock, stored, step, call) for call in held if call.approval not in known]
     if missing:
-        await runtime.stores.approvals.ask(stored, missing)
+        await stores.approvals.ask(stored, missing)
     return [approval for approval in (*known.values(), *missing) if approval.is_waiting]
 
 
@@ -116,14 +117,12 @@ def approval_of(clock: Callable[[], float], stored: StoredResponse, step: int, a
     )
 
 
-async def stand_still(runtime: Runtime, stored: StoredResponse, waiting: Sequence[Approval]) -> bool:
+async def stand_still(stores: Stores, clock: Clock, stored: StoredResponse, waiting: Sequence[Approval]) -> bool:
     """The response waits for these from now on; False if one was decided since it was read."""
     due = [approval.due_at for approval in waiting if approval.due_at]
     if stored.agent is not None:
-        return await paused.hold(runtime, stored, reason(waiting), due_at=min(due, default=0))
-    return await runtime.stores.responses.park_for(
-        stored, [approval.id for approval in waiting], reason(waiting), due_at=min(due, default=0)
-    )
+        return await paused.hold(stores, clock, stored, reason(waiting), due_at=min(due, default=0))
+    return await stores.responses.park_for(stored, [approval.id for approval in waiting], reason(waiting), due_at=min(due, default=0))
 
 
 def reason(waiting: Sequence[Approval]) -> str:
@@ -141,26 +140,28 @@ async def find(stores: Stores, tenant_id: str, response_id: str, approval_id: st
     return approval
 
 
-async def decide(runtime: Runtime, tenant_id: str, response_id: str, approval_id: str, decision: ApprovalDecision) -> Approval:
+async def decide(
+    stores: Stores, clock: Clock, tenant_id: str, response_id: str, approval_id: str, decision: ApprovalDecision
+) -> Approval:
     """Note a decision and let the response go on. The same decision again is answered alike, and makes up for one whose process died
     before the response went on. Raises an :class:`~moorage.errors.ApiError` for another one, and for what nobody waits for."""
-    snapshot = await runtime.stores.responses.snapshot(tenant_id, response_id)
-    approval = await runtime.stores.approvals.get(tenant_id, response_id, approval_id)
+    snapshot = await stores.responses.snapshot(tenant_id, response_id)
+    approval = await stores.approvals.get(tenant_id, response_id, approval_id)
     if approval is None:
         raise approval_not_found(approval_id)
     if approval.is_waiting and not snapshot.is_final:
-        approval = await _decided(runtime, approval, decision)
+        approval = await _decided(stores, clock, approval, decision)
     if approval.is_waiting:
         raise approval_not_needed(approval_id)
     if approval.status != decision.status:
         raise approval_decided(approval_id, approval.status)
     if not snapshot.is_final:
-        await paused.wake(runtime, await runtime.stores.responses.load(tenant_id, response_id))
+        await paused.wake(stores, clock, await stores.responses.load(tenant_id, response_id))
     return approval
 
 
-async def _decided(runtime: Runtime, approval: Approval, decision: ApprovalDecision) -> Approval:
-    standing_now = await runtime.stores.approvals.decide(approval, decision, int(runtime.clock()))
+async def _decided(stores: Stores, clock: Clock, approval: Approval, decision: ApprovalDecision) -> Approval:
+    standing_now = await stores.approvals.decide(approval, decision, int(clock()))
     tell(
         "approval",
         {
@@ -169,11 +170,11 @@ async def _decided(runtime: Runtime, approval: Approval, decision: ApprovalDecis
             "approval_id": approval.id,
             "call_type": approval.call_type,
             "status": standing_now.status,
-            "waited_seconds": int(runtime.clock()) - approval.created_at,
+            "waited_seconds": int(clock()) - approval.created_at,
         },
     )
     if standing_now.decided_by == decision.by:  # else somebody was faster
-        await _note(runtime.stores, approval, standing_now.status, decision.by)
+        await _note(stores, approval, standing_now.status, decision.by)
     return standing_now
 
 
@@ -199,7 +200,7 @@ def denial_of(approval: Approval) -> str | None:
 async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     """See to a response that stands still: a decision whose process died before it went on, and approvals that nobody waits for any
     more. Called once a minute; True if it goes on. Harmless to run twice."""
-    if await paused.wake(runtime, stored):
+    if await paused.wake(runtime.stores, runtime.clock, stored):
         return True
     due_at = await _due_at(runtime.stores, stored)
     if not due_at or runtime.clock() < due_at:
@@ -214,8 +215,8 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
         for approval in over:
             await _note(runtime.stores, approval, "cancelled", BY_TIMEOUT)
         return False
-    await _deny(runtime, over)
-    return await paused.wake(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
+    await _deny(runtime.stores, runtime.clock, over)
+    return await paused.wake(runtime.stores, runtime.clock, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
 
 
 async def _due_at(stores: Stores, stored: StoredResponse) -> int:
@@ -226,24 +227,24 @@ async def _due_at(stores: Stores, stored: StoredResponse) -> int:
     return min(held, default=0)
 
 
-async def withdraw(runtime: Runtime, stored: StoredResponse, lane: int) -> None:
+async def withdraw(stores: Stores, clock: Clock, stored: StoredResponse, lane: int) -> None:
     """Nobody decides any more about the calls of an agent of a team that is interrupted: none of them runs."""
-    for approval in await runtime.stores.approvals.of(stored.tenant_id, stored.response_id):
+    for approval in await stores.approvals.of(stored.tenant_id, stored.response_id):
         if approval.is_waiting and not approval.opens and keys.lane_of(approval.step) == lane:
-            await _decided(runtime, approval, ApprovalDecision(False, BY_INTERRUPT, "The agent was interrupted."))
+            await _decided(stores, clock, approval, ApprovalDecision(False, BY_INTERRUPT, "The agent was interrupted."))
 
 
 def _is_over(clock: Callable[[], float], approval: Approval) -> bool:
     return approval.is_waiting and 0 < approval.due_at <= clock()
 
 
-async def _deny(runtime: Runtime, over: Iterable[Approval]) -> None:
+async def _deny(stores: Stores, clock: Clock, over: Iterable[Approval]) -> None:
     for approval in over:
         said = f"Nobody decided within {approval.due_at - approval.created_at} seconds."
-        await _decided(runtime, approval, ApprovalDecision(False, BY_TIMEOUT, said))
+        await _decided(stores, clock, approval, ApprovalDecision(False, BY_TIMEOUT, said))
 
 
-async def decide_by_request(runtime: Runtime, tenant_id: str, key_id: str, wanted: CreateRequest) -> Snapshot | None:
+async def decide_by_request(stores: Stores, clock: Clock, tenant_id: str, key_id: str, wanted: CreateRequest) -> Snapshot | None:
     """Make the decisions of a request that brings nothing else. Returns the response that they are about, or None for another request.
 
     Clients answer a question so in OpenAI's form, with ``previous_response_id`` (or the conversation) of the response that asked. No
@@ -254,7 +255,7 @@ async def decide_by_request(runtime: Runtime, tenant_id: str, key_id: str, wante
     if not verdicts:
         return None
     response_id = ids.response_of(next(iter(verdicts)))
-    if response_id is None or not await _is_meant(runtime.stores, tenant_id, wanted, response_id):
+    if response_id is None or not await _is_meant(stores, tenant_id, wanted, response_id):
         return None
     if len(verdicts) < len(wanted.input_items):
         raise bad_request(
@@ -262,11 +263,11 @@ async def decide_by_request(runtime: Runtime, tenant_id: str, key_id: str, wante
             "each answer once.",
             param="input",
         )
-    await _check_verdicts(runtime.stores, tenant_id, wanted, response_id, verdicts)
+    await _check_verdicts(stores, tenant_id, wanted, response_id, verdicts)
     for verdict in verdicts.values():
         decision = ApprovalDecision(verdict.approve, key_id, verdict.reason)
-        await decide(runtime, tenant_id, response_id, verdict.approval_id, decision)
-    return await runtime.stores.responses.snapshot(tenant_id, response_id)
+        await decide(stores, clock, tenant_id, response_id, verdict.approval_id, decision)
+    return await stores.responses.snapshot(tenant_id, response_id)
 
 
 def _verdicts(wanted: CreateRequest) -> dict[str, CallApproval]:

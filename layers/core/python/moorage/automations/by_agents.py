@@ -96,7 +96,7 @@ class _WakingAgent:
         if action == "pause":
             return await changes.pause(runtime.stores, tenant_id, automation_id)
         if action == "resume":
-            return await changes.resume(runtime, tenant_id, automation_id)
+            return await changes.resume(runtime.stores, runtime.clock, tenant_id, automation_id)
         given: dict[str, Any] = {name: arguments[name] for name in _CHANGEABLE if name in arguments}
         if "run_at" in arguments:
             given["run_at"] = _moment(arguments["run_at"])

@@ -6,7 +6,7 @@ from typing import Any, Final
 from moorage.automations.schedule import check_schedule, next_time
 from moorage.automations.store import AutomationRecord
 from moorage.errors import bad_request, invalid_value
-from moorage.runtime import Runtime
+from moorage.files.store import Clock
 from moorage.stores import Stores
 from moorage.wire.validation import Fields
 
@@ -42,9 +42,9 @@ async def pause(stores: Stores, tenant_id: str, automation_id: str) -> Automatio
     return await stores.automations.change(tenant_id, automation_id, change)
 
 
-async def resume(runtime: Runtime, tenant_id: str, automation_id: str) -> AutomationRecord:
+async def resume(stores: Stores, clock: Clock, tenant_id: str, automation_id: str) -> AutomationRecord:
     """What fell due while it was paused is not made up for."""
-    now = runtime.clock()
+    now = clock()
 
     def change(there: AutomationRecord) -> Fields:
         _check_not_over(there)
@@ -54,7 +54,7 @@ async def resume(runtime: Runtime, tenant_id: str, automation_id: str) -> Automa
         _check(schedule, now)
         return {"status": "active", "pause_reason": "", "next_at": _next_at(schedule, now)}
 
-    return await runtime.stores.automations.change(tenant_id, automation_id, change)
+    return await stores.automations.change(tenant_id, automation_id, change)
 
 
 def _check_not_over(automation: AutomationRecord) -> None:

@@ -19,6 +19,7 @@ from moorage.agents.turns import Payer, advance, delete, stand
 from moorage.automations.schedule import next_time
 from moorage.automations.store import AutomationRecord, InvocationRecord
 from moorage.errors import ApiError, MoorageError, rate_limited
+from moorage.files.store import Clock
 from moorage.loop.budget import draws_of
 from moorage.parallel import as_json, side_by_side
 from moorage.runtime import Runtime
@@ -44,7 +45,7 @@ async def invoke_due(runtime: Runtime) -> int:
     automations, until, invoked = runtime.stores.automations, time.monotonic() + limits.AUTOMATION_ROUND_SECONDS_MAX, 0
     while time.monotonic() < until:
         due = await automations.due()
-        made = [each for each in await _all(partial(_invoke, runtime), due) if each is not None]
+        made = [each for each in await _all(partial(_invoke, runtime.stores, runtime.clock), due) if each is not None]
         queued = [each for each in made if each.status == "queued"] + await automations.claimed()
         await _all(partial(deliver, runtime), queued)
         invoked += len(made)
@@ -57,13 +58,13 @@ async def _all(work: Any, things: Sequence[Any]) -> list[Any]:
     return await side_by_side(work, things, at_once=limits.AUTOMATION_AT_ONCE)
 
 
-async def _invoke(runtime: Runtime, automation: AutomationRecord) -> InvocationRecord | None:
+async def _invoke(stores: Stores, clock: Clock, automation: AutomationRecord) -> InvocationRecord | None:
     """The invocation of its occurrence; None if somebody else makes it."""
     if automation.type == "once":
         following: dict[str, Any] = {"next_at": 0, "is_over": True, "status": "completed"}
     else:
-        following = {"next_at": next_time(automation.expression, automation.timezone, runtime.clock()) or 0}
-    return await runtime.stores.automations.invoke(automation, following)
+        following = {"next_at": next_time(automation.expression, automation.timezone, clock()) or 0}
+    return await stores.automations.invoke(automation, following)
 
 
 async def deliver(runtime: Runtime, invocation: InvocationRecord) -> None:

@@ -15,11 +15,12 @@ from moorage.automations.answers import automation_object, invocation_object
 from moorage.automations.delivery import deliver
 from moorage.automations.shapes import CREATE_AUTOMATION, UPDATE_AUTOMATION, Automation, AutomationInvocation, AutomationsPage
 from moorage.automations.store import AutomationRecord
+from moorage.containers.containers import Containers
 from moorage.errors import ApiError, container_not_found, invalid_value
 from moorage.errors.automations import automation_busy
 from moorage.parallel import as_json, beside
-from moorage.runtime import Runtime
 from moorage.skills.attach import given_plugins
+from moorage.stores import Stores
 from moorage.vaults.choice import credentials_in
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.responses import deleted, list_object
@@ -100,7 +101,7 @@ async def pause(caller: Caller, automation_id: str) -> Automation:
 
 @router.post(f"{_ONE}/resume", "resumeAutomation", "Invoke an automation again", statuses=(404, 409))
 async def resume(caller: Caller, automation_id: str) -> Automation:
-    return automation_object(await changes.resume(caller.runtime, caller.tenant_id, automation_id))
+    return automation_object(await changes.resume(caller.runtime.stores, caller.runtime.clock, caller.tenant_id, automation_id))
 
 
 # --- Invocations --------------------------------------------------------------------------------------------------------
@@ -146,23 +147,23 @@ async def _check_target(caller: Caller, target: Mapping[str, Any]) -> None:
         settings, _ = await agent_of(runtime.stores, tenant_id, target)
         await check_settings(runtime, tenant_id, settings, len(await as_json(target)))
         chosen(settings, await credentials_in(runtime.stores, tenant_id, target.get("vault_ids", ())))
-        await _check_environment(runtime, tenant_id, target["environment"])
+        await _check_environment(runtime.stores, runtime.computers.containers, tenant_id, target["environment"])
     except ApiError as error:
         raise _in_target(error) from error
 
 
-async def _check_environment(runtime: Runtime, tenant_id: str, spec: Mapping[str, Any]) -> None:
+async def _check_environment(stores: Stores, containers: Containers, tenant_id: str, spec: Mapping[str, Any]) -> None:
     """Whether what it names is there."""
     place = spec.get("environment_id")
-    if place is not None and await runtime.computers.containers.peek(tenant_id, place) is None:
+    if place is not None and await containers.peek(tenant_id, place) is None:
         raise container_not_found(place, param="environment.environment_id")
     if "environment_template_id" in spec:
         param = "environment.environment_template_id"
-        await runtime.stores.environment_templates.get(tenant_id, spec["environment_template_id"], param=param)
+        await stores.environment_templates.get(tenant_id, spec["environment_template_id"], param=param)
     for index, file in enumerate(spec.get("files", ())):
         if file["type"] == "file_id":
-            await runtime.stores.files.get(tenant_id, file["file_id"], param=f"environment.files[{index}].file_id")
-    await runtime.computers.containers.skills.resolve(tenant_id, spec.get("skills", ()), param="environment.skills")
+            await stores.files.get(tenant_id, file["file_id"], param=f"environment.files[{index}].file_id")
+    await containers.skills.resolve(tenant_id, spec.get("skills", ()), param="environment.skills")
     await given_plugins(spec.get("plugins", ()), param="environment.plugins")
 
 

@@ -126,7 +126,8 @@ async def content(
     file = await (_file(caller, container_id, file_id) if at is None else _file_at(caller, container_id, file_id, at))
     return await download(
         request,
-        caller.runtime,
+        caller.runtime.stores,
+        caller.runtime.settings,
         key=file.key,
         filename=file.filename,
         size=file.bytes,

@@ -24,6 +24,7 @@ from moorage.environments.shapes import (
     PluginAnswer,
     SkillReferenceAnswer,
 )
+from moorage.files.store import Clock
 from moorage.runtime import Runtime
 from moorage.settings import Settings
 from moorage.skills.attached_store import ContainerSkill
@@ -49,9 +50,9 @@ async def environment_of(runtime: Runtime, record: ContainerRecord | None) -> No
     }
 
 
-def state_of(runtime: Runtime, record: ContainerRecord, *, is_in_use: bool = False) -> EnvironmentState:
+def state_of(settings: Settings, clock: Clock, record: ContainerRecord, *, is_in_use: bool = False) -> EnvironmentState:
     """What a session's events say of its environment. ``is_in_use``: a turn runs commands in it, or may."""
-    status = status_of(record, now=runtime.clock(), strict_expiry=runtime.settings.strict_expiry, is_in_use=is_in_use)
+    status = status_of(record, now=clock(), strict_expiry=settings.strict_expiry, is_in_use=is_in_use)
     return {"id": record.id, "type": "openai_hosted", "status": status, "error": _error(record)}
 
 
@@ -82,7 +83,7 @@ def status_of(record: ContainerRecord, *, now: float, strict_expiry: bool, is_in
 
 async def info_of(runtime: Runtime, record: ContainerRecord) -> EnvironmentInfo:
     """The environment as its own routes show it. ``connected`` is for a session to say."""
-    state = state_of(runtime, record)
+    state = state_of(runtime.settings, runtime.clock, record)
     return {
         "id": record.id,
         "object": "agent.environment",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from moorage import limits
-from moorage.containers.containers import PlacedFile
+from moorage.containers.containers import Containers, PlacedFile
 from moorage.containers.setup import ContainerSetup, SetupCommand
 from moorage.containers.store import LINK, WORKSPACE, ContainerFileRecord, ContainerRecord
 from moorage.egress.policy import SETTING
@@ -90,12 +90,12 @@ def shown_network(network: Mapping[str, Any] | None) -> NetworkAnswer:
     return {"access": network["access"], "allowed_domains": network.get("allowed_domains", [])}
 
 
-async def put_file(runtime: Runtime, record: ContainerRecord, file: Fields) -> ContainerFileRecord:
+async def put_file(stores: Stores, containers: Containers, record: ContainerRecord, file: Fields) -> ContainerFileRecord:
     """Put one file (``shapes.py: EnvironmentFileParam``) into an environment, replacing what is there."""
-    placed = await _placed_file(runtime.stores, record.tenant_id, file, "")
-    there = {row.path for row in await runtime.computers.containers.files_of(record.tenant_id, record.id)}
+    placed = await _placed_file(stores, record.tenant_id, file, "")
+    there = {row.path for row in await containers.files_of(record.tenant_id, record.id)}
     _check_folders(placed.path, there)
-    (row,) = await runtime.computers.containers.place(record, [placed])
+    (row,) = await containers.place(record, [placed])
     return row
 
 

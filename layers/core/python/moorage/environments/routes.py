@@ -98,7 +98,7 @@ async def create_file(caller: Caller, environment_id: str, body: RawBody) -> Env
     """A sandbox that runs has it by its next command, or while one runs."""
     wanted = await beside(len(body), lambda: ADD_FILE.body(body))
     record = await caller.runtime.computers.containers.use(caller.tenant_id, environment_id)
-    return file_of(await put_file(caller.runtime, record, wanted))
+    return file_of(await put_file(caller.runtime.stores, caller.runtime.computers.containers, record, wanted))
 
 
 @router.get(

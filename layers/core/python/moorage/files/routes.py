@@ -93,7 +93,8 @@ async def content(request: Request, caller: Caller, file_id: str) -> Response:
     file = await _file(caller, file_id)
     return await download(
         request,
-        caller.runtime,
+        caller.runtime.stores,
+        caller.runtime.settings,
         key=file.key,
         filename=file.filename,
         size=file.bytes,

@@ -217,7 +217,9 @@ class ModelAsk:
             await egress_approvals.open_allowed(self.runtime.computers.egress, self.stored, self.stored.own_input, self._context())
             return
         outputs = self._outputs()
-        for item in await egress_approvals.news(self.runtime, self.stored, (self.done | self.items).values()):
+        for item in await egress_approvals.news(
+            self.runtime.stores, self.runtime.computers.egress, self.stored, (self.done | self.items).values()
+        ):
             room = ROOMS.of_item(item["type"])
             assert room is not None
             outputs.add({"id": ids.new_item_id(room.id_prefixes[item["type"]], self.stored.response_id), **item})

@@ -12,9 +12,10 @@ from typing import Self
 
 from moorage import limits
 from moorage.errors import CancelRequested, LostSight
-from moorage.runtime import Runtime
+from moorage.runtime import Process
 from moorage.store.responses import StoredResponse
 from moorage.store.table import TABLE_ERRORS
+from moorage.stores import Stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,9 @@ class CancelWatch:
     blind_seconds: float = limits.CANCEL_BLIND_SECONDS
 
     @classmethod
-    def of(cls, runtime: Runtime, stored: StoredResponse) -> Self:
-        responses = runtime.stores.responses
-        return cls(lambda: responses.is_cancel_requested(stored.tenant_id, stored.response_id), runtime.process.cancel_poll_seconds)
+    def of(cls, stores: Stores, process: Process, stored: StoredResponse) -> Self:
+        responses = stores.responses
+        return cls(lambda: responses.is_cancel_requested(stored.tenant_id, stored.response_id), process.cancel_poll_seconds)
 
     async def requested(self) -> None:
         """Returns when the end was asked for. Raises :class:`LostSight` when that could not be told for ``blind_seconds``."""

@@ -39,6 +39,7 @@ from moorage.loop.prewarm import SandboxPrewarm
 from moorage.loop.prompt import StepPosition
 from moorage.loop.sinks import InlineSink
 from moorage.runtime import Runtime
+from moorage.settings import Settings
 from moorage.skills.attach import given
 from moorage.state import LoopState, Next, StepOutcome
 from moorage.store.budgets import Scope
@@ -161,7 +162,7 @@ async def _check(
     else:
         _check_team(request, said)
     if request.background or request.multi_agent is not None or any(map(is_hosted, request.tools)) or any(map(is_async, request.tools)):
-        await _check_room(runtime, tenant_id, follows)
+        await _check_room(runtime.stores, runtime.settings, tenant_id, follows)
 
 
 def _check_team(request: CreateRequest, said: ResolvedInput) -> None:
@@ -289,10 +290,10 @@ def _given(environment: Environment | None, files: list[StoredFile]) -> str:
     return line_of(list(places(files)))
 
 
-async def _check_room(runtime: Runtime, tenant_id: str, follows: str | None = None) -> None:
+async def _check_room(stores: Stores, settings: Settings, tenant_id: str, follows: str | None = None) -> None:
     """Refuse a response that would exceed the tenant's number in the state machine."""
-    most = runtime.settings.running_responses_max
-    running = len({*await runtime.stores.responses.inflight_of(tenant_id)} - {follows})
+    most = settings.running_responses_max
+    running = len({*await stores.responses.inflight_of(tenant_id)} - {follows})
     if running >= most:
         raise rate_limited(
             f"{running} responses of yours are running with tools or in the background; {most} may run at once. Retry when one has "
@@ -396,7 +397,7 @@ async def start(stores: Stores, stored: StoredResponse) -> None:
 async def give_up(runtime: Runtime, stored: StoredResponse) -> None:
     """Remove a response that was written down and shall not run."""
     await draw_last(runtime, stored, TokenUsage(), 0, ())
-    await finish.forget(runtime, stored)
+    await finish.forget(runtime.stores, stored)
 
 
 async def _start(stores: Stores, stored: StoredResponse, state: LoopState) -> None:
@@ -473,7 +474,7 @@ class InlineFirstStep:
                 await self._break_off()
                 return
             except DocumentsUnread:
-                await _check_room(self.runtime, stored.tenant_id)
+                await _check_room(self.runtime.stores, self.runtime.settings, stored.tenant_id)
                 await self._hand_over()
                 return
             tell_step(stored, StepPosition(0), outcome, attempt=1, began=self._began, first_output_ms=self._first_output_ms)
@@ -625,4 +626,4 @@ class InlineFirstStep:
             await finish.end_from_outside(self.runtime, self.prepared.stored, status="cancelled")
         else:
             await draw_last(self.runtime, self.prepared.stored, TokenUsage(), 0, ())
-            await finish.forget_own_inputs(self.runtime, self.prepared.stored)
+            await finish.forget_own_inputs(self.runtime.stores, self.prepared.stored)

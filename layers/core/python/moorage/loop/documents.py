@@ -52,22 +52,20 @@ async def send(runtime: Runtime, stored: StoredResponse, state: LoopState, docum
     listed = [document.to_json(await _source_key(runtime.stores, stored, document)) for document in documents]
     await runtime.stores.blobs.put_bytes(_key(stored.tenant_id, stored.response_id, _LIST), orjson.dumps(listed))
     await runtime.stores.responses.note_wait(stored, WAITS_FOR)
-    await put_nothing_back(runtime, stored)
+    await put_nothing_back(runtime.stores, stored)
     reader_id = await _placed(runtime.computers.containers, stored.tenant_id, state.reader_id)
     return replace(state, next=Next.READ, calls=(), reader_id=reader_id, readings=readings, is_read=False)
 
 
-async def come_back(runtime: Runtime, snapshot: Snapshot, state: LoopState) -> dict[str, Any] | None:
+async def come_back(stores: Stores, containers: Containers, snapshot: Snapshot, state: LoopState) -> dict[str, Any] | None:
     """After :func:`read_step`: let go of the container, once it is not needed. Returns the failure of the response, if there is one."""
     stored = snapshot.stored
     if not (state.is_read or snapshot.is_final or stored.is_cancel_requested):
         return None
     assert state.reader_id is not None
-    await runtime.computers.containers.release(stored.tenant_id, state.reader_id)
+    await containers.release(stored.tenant_id, state.reader_id)
     try:
-        refusal: dict[str, Any] = orjson.loads(
-            await runtime.stores.blobs.get_bytes(_key(stored.tenant_id, stored.response_id, _REFUSAL))
-        )
+        refusal: dict[str, Any] = orjson.loads(await stores.blobs.get_bytes(_key(stored.tenant_id, stored.response_id, _REFUSAL)))
     except BlobNotFound:
         return None
     return refusal
@@ -82,10 +80,10 @@ async def _source_key(stores: Stores, stored: StoredResponse, document: UnreadDo
     return key
 
 
-async def put_nothing_back(runtime: Runtime, stored: StoredResponse) -> None:
+async def put_nothing_back(stores: Stores, stored: StoredResponse) -> None:
     """Erasing begins with the record. So the process that erases the record also erases texts put before the record was seen."""
-    if await runtime.stores.responses.is_gone(stored.tenant_id, stored.response_id):
-        await finish.forget(runtime, stored)
+    if await stores.responses.is_gone(stored.tenant_id, stored.response_id):
+        await finish.forget(stores, stored)
 
 
 async def _placed(containers: Containers, tenant_id: str, reader_id: str | None) -> str:
@@ -114,7 +112,7 @@ async def read_step(runtime: Runtime, state: LoopState) -> LoopState:
     try:
         return await _with_sandbox(runtime, state)
     finally:
-        await put_nothing_back(runtime, stored)
+        await put_nothing_back(runtime.stores, stored)
 
 
 async def _with_sandbox(runtime: Runtime, state: LoopState) -> LoopState:

@@ -53,13 +53,13 @@ async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> b
         if not waiting:
             return False
         await announce(runtime, stored, waiting)
-        if await stand_still(runtime, stored, waiting):
+        if await stand_still(runtime.stores, runtime.clock, stored, waiting):
             return True
         stored = await seen_as(runtime.stores, await runtime.stores.responses.load(stored.tenant_id, stored.response_id), stored.lane)
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
 
 
-async def news(runtime: Runtime, stored: StoredResponse, made: Iterable[Item]) -> list[Item]:
+async def news(stores: Stores, egress: EgressService, stored: StoredResponse, made: Iterable[Item]) -> list[Item]:
     """Items to put before the model: what was decided, or the questions with which the response ends. ``made`` is what it has made so
     far."""
     items = list(made)
@@ -69,9 +69,9 @@ async def news(runtime: Runtime, stored: StoredResponse, made: Iterable[Item]) -
         if stored.agent is not None and not _has_just_run(items):
             return []  # Another agent of the team asks, whose commands wanted it.
         there = {network.opening_of(item) for item in items}
-        return [network.question(each) for each in await _wanted(runtime.computers.egress, stored) if each not in there]
+        return [network.question(each) for each in await _wanted(egress, stored) if each not in there]
     told = {item.get("approval_request_id") for item in items}
-    over = [each for each in await _asked(runtime.stores, stored) if not each.is_waiting and each.id not in told]
+    over = [each for each in await _asked(stores, stored) if not each.is_waiting and each.id not in told]
     return [network.decided(EgressOpening.of_key(each.opens), each.id, denial_of(each)) for each in over]
 
 

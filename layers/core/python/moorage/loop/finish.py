@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits
+from moorage.containers.containers import Containers
 from moorage.errors import ApiError, ConditionFailed, passing_over_what_is_gone
 from moorage.inputs import forget_inputs
 from moorage.loop import context, traces
@@ -129,7 +130,7 @@ async def conclude(
     for event in events[:-1]:
         sink.emit(event)
     ended_at_ms = await sink.end(events[-1])
-    await drop_unused_copies(runtime, stored)
+    await drop_unused_copies(runtime.stores, runtime.computers.containers, stored)
     await webhooks.settle(runtime, stored, webhooks.ResponseEnd(outcome.status, ended_at_ms))
     traces.export_later(runtime, stored)
 
@@ -185,27 +186,27 @@ async def end_from_outside(
         except ConditionFailed:  # A step wrote first: look again at what there is to close.
             folded = fold(await log.read_all())
             continue
-        await drop_unused_copies(runtime, stored)
+        await drop_unused_copies(runtime.stores, runtime.computers.containers, stored)
         tell_end(stored, status)
         traces.export_later(runtime, stored)
         await webhooks.settle(runtime, stored, webhooks.ResponseEnd(status, ended_at_ms))
         return ended
     assert folded.is_final, f"{stored.response_id} was written to {limits.END_TRIES_MAX} times while it was being ended"
-    await drop_unused_copies(runtime, stored)
+    await drop_unused_copies(runtime.stores, runtime.computers.containers, stored)
     await webhooks.settle(runtime, stored)
     assert folded.response is not None
     return folded.response
 
 
-async def drop_unused_copies(runtime: Runtime, stored: StoredResponse) -> None:
+async def drop_unused_copies(stores: Stores, containers: Containers, stored: StoredResponse) -> None:
     """Delete copies of a workspace that no agent has: a process died between the copy and its agent. Harmless to repeat."""
     if stored.agent is None:
         return
-    copies = await runtime.stores.lanes.copies(stored)
-    used = {lane.container for lane in await runtime.stores.lanes.all(stored)} if copies else set()
+    copies = await stores.lanes.copies(stored)
+    used = {lane.container for lane in await stores.lanes.all(stored)} if copies else set()
     for container_id in sorted(copies - used):
         with passing_over_what_is_gone():
-            await runtime.computers.containers.delete(stored.tenant_id, container_id)
+            await containers.delete(stored.tenant_id, container_id)
 
 
 def tell_end(stored: StoredResponse, status: Status) -> None:
@@ -213,22 +214,22 @@ def tell_end(stored: StoredResponse, status: Status) -> None:
     tell("response_ended", {"response_id": stored.response_id, "tenant_id": stored.tenant_id, "status": status})
 
 
-async def forget(runtime: Runtime, stored: StoredResponse) -> None:
+async def forget(stores: Stores, stored: StoredResponse) -> None:
     """Remove everything of a response. Harmless to run twice."""
-    await runtime.stores.responses.delete(stored.tenant_id, stored.response_id)
+    await stores.responses.delete(stored.tenant_id, stored.response_id)
     if stored.container_id is not None:  # Calls that run in one may have left pictures.
-        await runtime.stores.files.stored.forget(Holder.response(stored.tenant_id, stored.response_id))
-    runtime.stores.steps.forget(stored.tenant_id, stored.response_id)
-    await forget_own_inputs(runtime, stored)
+        await stores.files.stored.forget(Holder.response(stored.tenant_id, stored.response_id))
+    stores.steps.forget(stored.tenant_id, stored.response_id)
+    await forget_own_inputs(stores, stored)
 
 
-async def forget_own_inputs(runtime: Runtime, stored: StoredResponse) -> None:
+async def forget_own_inputs(stores: Stores, stored: StoredResponse) -> None:
     """Remove the content of its input's URLs and documents, unless others still go on from there."""
     if stored.conversation_id is None:  # A conversation still shows the items to its model.
         # What a fork, or a response of a session, began with is its predecessor's too.
         is_shared = stored.forked_from is not None or stored.session_id is not None
         items = stored.own_input if is_shared else stored.input_items
-        await forget_inputs(runtime.stores.table, runtime.stores.blobs, stored.tenant_id, items)
+        await forget_inputs(stores.table, stores.blobs, stored.tenant_id, items)
 
 
 async def _last_outcomes(stores: Stores, stored: StoredResponse) -> dict[AgentLane, StepOutcome]:

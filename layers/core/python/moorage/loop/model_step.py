@@ -59,12 +59,14 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
             return await _of(runtime, snapshot, state, progress)
         finally:
             if await has_files(snapshot.stored.input_items):  # Their URLs may have been fetched after the response was erased.
-                await documents.put_nothing_back(runtime, snapshot.stored)
+                await documents.put_nothing_back(runtime.stores, snapshot.stored)
 
 
 async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     stored = snapshot.stored
-    refusal = await documents.come_back(runtime, snapshot, state) if state.next is Next.READ else None
+    refusal = (
+        await documents.come_back(runtime.stores, runtime.computers.containers, snapshot, state) if state.next is Next.READ else None
+    )
     if snapshot.is_final:
         await webhooks.settle(runtime, stored, webhooks.ResponseEnd.of(snapshot))
         return state.done()
@@ -243,7 +245,7 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         return await _superseded(runtime.stores, stored, state)
     except CancelRequested:
         if await runtime.stores.responses.is_gone(stored.tenant_id, stored.response_id):
-            await finish.forget(runtime, stored)  # What this run has written since it was erased.
+            await finish.forget(runtime.stores, stored)  # What this run has written since it was erased.
         else:
             await finish.end_from_outside(runtime, stored, status="cancelled")
         return state.done()
@@ -330,7 +332,7 @@ async def _attempt(
         if state.step == 0 and stored.is_background and snapshot.last is not None and snapshot.last.events[-1]["type"] == QUEUED:
             response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
             sink.emit({"type": IN_PROGRESS, "response": response})
-        watch = CancelWatch.of(runtime, stored)
+        watch = CancelWatch.of(runtime.stores, runtime.process, stored)
         ask = ModelAsk(runtime, stored, position, sink, chain, done=progress.items, results=results, watch=watch)
         ask.pauses = begun.yields
         if attempt > 1:

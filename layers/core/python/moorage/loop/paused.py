@@ -3,28 +3,28 @@
 from dataclasses import replace
 
 from moorage import limits
+from moorage.files.store import Clock
 from moorage.loop.lanes import seen_as
-from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
 from moorage.store.lanes import AgentLane
 from moorage.store.responses import StoredResponse
 from moorage.stores import Stores
 
 
-async def resume(runtime: Runtime, stored: StoredResponse) -> None:
+async def resume(stores: Stores, clock: Clock, stored: StoredResponse) -> None:
     """Let a response go on that was to stand still. Harmless to run twice: one of the two starts its execution, and if that one dies
     before it has, the reaper does."""
-    await _start(runtime, await runtime.stores.responses.unpark(stored))
+    await _start(stores, clock, await stores.responses.unpark(stored))
 
 
-async def wake(runtime: Runtime, stored: StoredResponse) -> bool:
+async def wake(stores: Stores, clock: Clock, stored: StoredResponse) -> bool:
     """Let a response go on that stood still for approvals, if one has been decided since; not if it was also told to stand still.
     Harmless to run twice, as above."""
     if stored.agent is not None:
-        return not stored.is_pause_requested and await _wake_held(runtime, stored)
+        return not stored.is_pause_requested and await _wake_held(stores, clock, stored)
     if not stored.awaits or stored.decisions == stored.decisions_seen or stored.is_pause_requested:
         return False
-    return await _start(runtime, await runtime.stores.responses.unpark(stored, stays_paused=True))
+    return await _start(stores, clock, await stores.responses.unpark(stored, stays_paused=True))
 
 
 def stands_still(stored: StoredResponse) -> bool:
@@ -32,46 +32,46 @@ def stands_still(stored: StoredResponse) -> bool:
     return bool(stored.parked_at) and (stored.is_pause_requested or stored.decisions == stored.decisions_seen)
 
 
-async def _start(runtime: Runtime, stood: StoredResponse) -> bool:
+async def _start(stores: Stores, clock: Clock, stood: StoredResponse) -> bool:
     """An execution for a response that stood so, or for each agent of its team that ran; False if it needs none."""
     if not stood.parked_at:
         return False
     if stood.agent is not None:
-        for lane in await runtime.stores.lanes.all(stood):
+        for lane in await stores.lanes.all(stood):
             if lane.status == "running":
-                await let_go(runtime.stores, stood, lane)
-        await _wake_held(runtime, stood)
+                await let_go(stores, stood, lane)
+        await _wake_held(stores, clock, stood)
         return True
     name = f"{stood.response_id}-p{stood.pauses}"
-    if await runtime.stores.executions.start_soon(name, (await state_of(runtime.stores, stood)).to_json(), stood.trace):
-        await runtime.stores.responses.set_execution(stood, name, instead_of=stood.execution)
+    if await stores.executions.start_soon(name, (await state_of(stores, stood)).to_json(), stood.trace):
+        await stores.responses.set_execution(stood, name, instead_of=stood.execution)
     return True
 
 
-async def hold(runtime: Runtime, stored: StoredResponse, reason: str, *, due_at: int) -> bool:
+async def hold(stores: Stores, clock: Clock, stored: StoredResponse, reason: str, *, due_at: int) -> bool:
     """An agent of a team stands still from now on, until something is decided. False if it got a message at this moment: look again."""
-    me = await runtime.stores.lanes.get(stored, stored.lane)
+    me = await stores.lanes.get(stored, stored.lane)
     if me.status == "running":
-        held = replace(me, status="held", decisions_seen=stored.decisions, due_at_ms=due_at * 1000, touched_at_ms=runtime.now_ms())
-        changed = await runtime.stores.lanes.change(stored, held, as_of=me)
+        held = replace(me, status="held", decisions_seen=stored.decisions, due_at_ms=due_at * 1000, touched_at_ms=int(clock() * 1000))
+        changed = await stores.lanes.change(stored, held, as_of=me)
         if changed is None:
             return False
         me = changed
-    await runtime.stores.responses.note_wait(stored, reason)
+    await stores.responses.note_wait(stored, reason)
     # A decision that came before this agent was seen to stand still has woken nobody. An execution of its own goes on then.
-    await _wake_held(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
+    await _wake_held(stores, clock, await stores.responses.load(stored.tenant_id, stored.response_id))
     return True
 
 
-async def _wake_held(runtime: Runtime, stored: StoredResponse) -> bool:
+async def _wake_held(stores: Stores, clock: Clock, stored: StoredResponse) -> bool:
     """Let agents of a team look for a decision, if one has come since they stand still."""
-    lanes = await runtime.stores.lanes.all(stored)
+    lanes = await stores.lanes.all(stored)
     held = [lane for lane in lanes if lane.status == "held"]
     going = [lane for lane in held if lane.decisions_seen != stored.decisions]
     if going and not any(lane.status == "running" for lane in lanes):  # For so long the whole team has stood still.
-        still_ms = runtime.now_ms() - max(lane.touched_at_ms for lane in held)
-        await runtime.stores.responses.note_pause(stored, still_ms // 1000)
-    return any([await let_go(runtime.stores, stored, lane) for lane in going])
+        still_ms = int(clock() * 1000) - max(lane.touched_at_ms for lane in held)
+        await stores.responses.note_pause(stored, still_ms // 1000)
+    return any([await let_go(stores, stored, lane) for lane in going])
 
 
 async def state_of(stores: Stores, stored: StoredResponse) -> LoopState:

@@ -56,7 +56,7 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
         if stored.is_stored:
             await webhooks.settle(runtime, stored, webhooks.ResponseEnd.of(snapshot))
         elif is_quiet:
-            await finish.forget(runtime, stored)
+            await finish.forget(runtime.stores, stored)
         return False
     if stored.parked_at:
         return await approvals.tend(runtime, stored)

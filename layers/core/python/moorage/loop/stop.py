@@ -17,9 +17,9 @@ async def stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
     stored = snapshot.stored
     await runtime.stores.responses.request_cancel(stored)
     if stored.agent is not None:
-        await team.kill_all(runtime, stored)
+        await team.kill_all(runtime.stores, runtime.computers.containers, stored)
     elif snapshot.last is not None:
-        await tool_step.kill_running(runtime, stored, snapshot.last.writer.step)
+        await tool_step.kill_running(runtime.stores, runtime.computers.containers, stored, snapshot.last.writer.step)
     ended = await finish.end_from_outside(runtime, stored, status="cancelled")
     if stored.is_looping:
         for execution in await _executions(runtime.stores, stored):
@@ -35,13 +35,13 @@ async def _executions(stores: Stores, stored: StoredResponse) -> list[str]:
     return list(dict.fromkeys([stored.execution, *(lane.execution_of(stored.response_id) for lane in lanes)]))
 
 
-async def erase(runtime: Runtime, stored: StoredResponse) -> None:
+async def erase(stores: Stores, stored: StoredResponse) -> None:
     """Remove everything of a response, once nothing can write to it any more."""
     if stored.is_looping or not stored.is_stored:
         deadline = asyncio.get_running_loop().time() + limits.ERASE_WAIT_SECONDS
         while asyncio.get_running_loop().time() < deadline:
-            states = [await runtime.stores.executions.status(name) for name in await _executions(runtime.stores, stored)]
+            states = [await stores.executions.status(name) for name in await _executions(stores, stored)]
             if all(state in (None, *ENDED) for state in states):
                 break
             await asyncio.sleep(limits.TAIL_POLL_SECONDS_MAX)
-    await finish.forget(runtime, stored)
+    await finish.forget(stores, stored)

@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moorage import ids, limits
+from moorage.containers.containers import Containers
 from moorage.errors import ConditionFailed, Superseded
+from moorage.files.store import Clock
 from moorage.loop import decide, finish, paused, team_outputs, tool_step
 from moorage.loop.chain import load_chain
 from moorage.loop.egress_approvals import open_allowed
@@ -42,7 +44,7 @@ async def wake(runtime: Runtime, stored: StoredResponse, numbers: Iterable[int])
         if lane.status == "waiting" or (lane.status == "held" and lane.is_interrupted):
             await paused.let_go(runtime.stores, stored, lane)
         elif lane.status == "held":  # It was interrupted, and has a further task: nobody decides about its calls any more.
-            await paused.wake(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
+            await paused.wake(runtime.stores, runtime.clock, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
         elif lane.status == "running":
             await paused.begin(runtime.stores, stored, lane)
         elif lane.status == "asking" and lane.is_interrupted:
@@ -110,7 +112,7 @@ async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
             await runtime.stores.lanes.resume(stored, lane)
         elif standing != "running":
             await runtime.stores.lanes.change(stored, lane, as_of=AgentLane(0))
-    await _tell_beginning(runtime, stored)
+    await _tell_beginning(runtime.stores, runtime.clock, stored)
     lanes = await runtime.stores.lanes.all(stored)
     for lane in lanes[1 : len(known)]:
         if lane.status == "running":
@@ -121,16 +123,16 @@ async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
     return True
 
 
-async def _tell_beginning(runtime: Runtime, stored: StoredResponse) -> None:
+async def _tell_beginning(stores: Stores, clock: Clock, stored: StoredResponse) -> None:
     """In the background a response with agents of earlier ones is in progress before ``/root`` is, which may wait for its client. Once:
     the event has its place right behind the opening ones."""
     if not stored.is_background:
         return
     first = len(finish.opening_events(stored))
-    response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
+    response = finish.object_of(stored, status="in_progress", now=int(clock()))
     event = {"type": IN_PROGRESS, "response": response, "sequence_number": first}
     with suppress(ConditionFailed):
-        await runtime.stores.responses.log_of(stored).append(EventBatch(first, (event,), LogWriterId(-1, 1)))
+        await stores.responses.log_of(stored).append(EventBatch(first, (event,), LogWriterId(-1, 1)))
 
 
 def _due(stored: StoredResponse, agent: KnownAgent) -> int:
@@ -175,7 +177,7 @@ async def end(
                     continue
                 await _wake_waiting(runtime, stored, parent)
                 return False
-        parent = await _tell_parent(runtime, stored, me, text or _words(status, error))
+        parent = await _tell_parent(runtime.stores, runtime.clock, stored, me, text or _words(status, error))
         ended = replace(me, status=status, due_at_ms=0, is_interrupted=False, incomplete_reason=reason, turn=step + 1)
         if await runtime.stores.lanes.change(stored, ended, as_of=me) is not None:
             break
@@ -198,15 +200,15 @@ def _words(status: LaneStatus, error: Mapping[str, Any] | None) -> str:
     return f"{SILENT} {status}."
 
 
-async def _tell_parent(runtime: Runtime, stored: StoredResponse, me: AgentLane, text: str) -> AgentLane | None:
+async def _tell_parent(stores: Stores, clock: Clock, stored: StoredResponse, me: AgentLane, text: str) -> AgentLane | None:
     """Once for each turn: of two executions that end it the first has told. Answers how the parent stands afterwards."""
     if me.number == 0:
         return None
-    parent = await runtime.stores.lanes.get(stored, me.parent)
+    parent = await stores.lanes.get(stored, me.parent)
     mark = ids.mark_of_item(me.number, 0x800000 + me.turns)
     told = text if len(text) <= limits.TEAM_MESSAGE_CHARS_MAX else text[: limits.TEAM_MESSAGE_CHARS_MAX] + _CUT
-    message = message_of(runtime.clock, stored, parent, "FINAL_ANSWER", told, mark)
-    return await runtime.stores.lanes.send(stored, parent.number, message, mark)
+    message = message_of(clock, stored, parent, "FINAL_ANSWER", told, mark)
+    return await stores.lanes.send(stored, parent.number, message, mark)
 
 
 async def settle(runtime: Runtime, stored: StoredResponse) -> None:
@@ -326,18 +328,18 @@ async def _end_all(
         error=None if error is None else dict(error),
         incomplete_reason=reason,
     )
-    await kill_all(runtime, stored)
+    await kill_all(runtime.stores, runtime.computers.containers, stored)
 
 
-async def kill_all(runtime: Runtime, stored: StoredResponse) -> None:
+async def kill_all(stores: Stores, containers: Containers, stored: StoredResponse) -> None:
     """Kill what the agents run in the container."""
 
     async def one(lane: AgentLane) -> None:
-        seen = await seen_as(runtime.stores, stored, lane.number)
-        step, _ = await runtime.stores.steps.last(seen)
-        await tool_step.kill_running(runtime, seen, step)
+        seen = await seen_as(stores, stored, lane.number)
+        step, _ = await stores.steps.last(seen)
+        await tool_step.kill_running(stores, containers, seen, step)
 
-    await asyncio.gather(*(one(lane) for lane in await runtime.stores.lanes.all(stored) if lane.is_active))
+    await asyncio.gather(*(one(lane) for lane in await stores.lanes.all(stored) if lane.is_active))
 
 
 def answer_of(made: Iterable[Item]) -> str:

@@ -251,9 +251,9 @@ class AgentCalls:
             now = await self.runtime.stores.lanes.interrupt(self.stored, lane.number)
             seen = await seen_as(self.runtime.stores, self.stored, lane.number)
             step, _ = await self.runtime.stores.steps.last(seen)
-            await tool_step.kill_running(self.runtime, seen, step)
+            await tool_step.kill_running(self.runtime.stores, self.runtime.computers.containers, seen, step)
             if now.status == "held":
-                await approvals.withdraw(self.runtime, self.stored, lane.number)
+                await approvals.withdraw(self.runtime.stores, self.runtime.clock, self.stored, lane.number)
             if now.status in ("waiting", "asking", "held"):
                 self.wakes.append(lane.number)
         return {"target": lane.name, "previous_status": lane.status}

@@ -19,6 +19,7 @@ import orjson
 
 from moorage import limits, tracing
 from moorage.approvals.waiting import denial_of
+from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, ConditionFailed, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
 from moorage.loop.call_containers import CallCleanup, bring_files, container_of
@@ -100,15 +101,15 @@ async def _look(
     return stored, made_by, container
 
 
-async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> None:
+async def kill_running(stores: Stores, containers: Containers, stored: StoredResponse, step: int) -> None:
     """Kill the processes of a step's calls in the container: the response is being cancelled."""
-    made_by = await runtime.stores.steps.get(stored.tenant_id, stored.response_id, step)
+    made_by = await stores.steps.get(stored.tenant_id, stored.response_id, step)
     if made_by is None or stored.container_id is None:
         return
-    live = await runtime.computers.containers.sandboxes.running(stored.tenant_id, stored.container_id)
+    live = await containers.sandboxes.running(stored.tenant_id, stored.container_id)
     if live is None:
         return
-    place = StoppingPlace(live, runtime.computers.containers.sandboxes)
+    place = StoppingPlace(live, containers.sandboxes)
     async with live:
         for call in made_by.outcome.calls:
             room, item = _room(call), made_by.items[call.call_index]
@@ -300,7 +301,7 @@ class _Attempt:
     async def _work(self, sink: LogSink, run: Run, live: LiveContainer | None) -> CallFinished | None:
         """The result of the call; None when time is up and another run must go on."""
         progress = _CallProgress(self.room, run, sink)
-        watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
+        watch = asyncio.create_task(CancelWatch.of(self.runtime.stores, self.runtime.process, self.stored).requested())
         work = asyncio.create_task(progress.follow())
         self.bringing = None if live is None else asyncio.create_task(bring_files(self.runtime.computers.containers, live))
         others = [watch] if self.bringing is None else [watch, self.bringing]
@@ -311,7 +312,7 @@ class _Attempt:
                 return work.result()
             if watch.done():
                 watch.result()
-                await kill_running(self.runtime, self.stored, self.step)
+                await kill_running(self.runtime.stores, self.runtime.computers.containers, self.stored, self.step)
                 raise Superseded(f"{self.stored.response_id} was cancelled")
         except LostSight:
             return None

@@ -107,7 +107,8 @@ async def version_content(request: Request, caller: Caller, skill_id: str, versi
 async def _download(request: Request, caller: Caller, version: SkillVersionRecord) -> Response:
     return await download(
         request,
-        caller.runtime,
+        caller.runtime.stores,
+        caller.runtime.settings,
         key=version.key,
         filename=f"{version.name}.zip",
         size=version.bytes,
