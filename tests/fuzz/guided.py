@@ -23,7 +23,7 @@ except ImportError:
 
 with atheris.instrument_imports(include=["moorage.model", "moorage.net", "moorage.tools.source_marks", "moorage.loop.assemble"]):
     from botocore.eventstream import EventStreamBuffer
-    from moorage.model.characters import Characters
+    from moorage.model.chat_completions import Characters
     from moorage.model.output_checks import Fence
     from moorage.model.text_tool_calls import TextCallParser
     from moorage.net.sse import ServerSentEvent, SseParser

@@ -8,8 +8,7 @@ import httpx
 import httpx2
 from fastapi import FastAPI
 from moorage.api.app import create_app
-from moorage.containers import archive_routes as archives
-from moorage.containers import history_routes as container_past
+from moorage.containers import inspection_routes as inspection
 from moorage.containers import routes as containers
 from moorage.containers.containers import Containers
 from moorage.conversations import routes as conversations
@@ -48,8 +47,7 @@ _ROUTERS = (
     containers.router,
     environment_templates.router,
     environments.router,
-    container_past.router,
-    archives.router,
+    inspection.router,
     sessions.router,
     conversations.router,
     skills.router,

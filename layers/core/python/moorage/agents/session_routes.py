@@ -59,7 +59,7 @@ from moorage.api.queries import AnyPage, query_of
 from moorage.api.responses import until_of
 from moorage.api.routing import EVENTS, Router
 from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, rate_limited, unsupported_parameter
-from moorage.errors.agent_sessions import turn_not_found
+from moorage.errors.agents import turn_not_found
 from moorage.files.store import Clock
 from moorage.loop import paused
 from moorage.loop.budget import check_budget

@@ -18,7 +18,7 @@ from typing import Any, Final
 from moorage import limits
 from moorage.codec import Codec, FieldCodec
 from moorage.errors import ConditionFailed
-from moorage.errors.agent_sessions import agent_session_not_found, artifact_not_found
+from moorage.errors.agents import agent_session_not_found, artifact_not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id, new_turn_id
 from moorage.store import keys, object_keys, schema

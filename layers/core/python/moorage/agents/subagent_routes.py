@@ -11,7 +11,7 @@ from moorage.agents.turn_pages import page_of_turns
 from moorage.api.caller import Caller
 from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
-from moorage.errors.agent_sessions import turn_not_found
+from moorage.errors.agents import turn_not_found
 from moorage.runtime import Runtime
 from moorage.store.listing import page_of
 from moorage.wire.answers import ListOf

@@ -13,7 +13,7 @@ from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.team_events import Subagent, SubagentTurn, TeamProjector, subagent_object, turn_object_of
 from moorage.agents.turn_events import ITEM_ADDED, ITEM_DONE
 from moorage.agents.turns import snapshot_of, standing_of
-from moorage.errors.agent_sessions import subagent_not_found
+from moorage.errors.agents import subagent_not_found
 from moorage.loop.budget import used_of
 from moorage.model.catalog import ModelCatalog
 from moorage.parallel import Breath

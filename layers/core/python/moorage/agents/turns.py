@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits
-from moorage.agents.session_past import owned_past, root_of
 from moorage.agents.session_start import make_anew
 from moorage.agents.session_store import AgentSessions, ArtifactRecord, BegunResponse, SessionRecord, TurnRecord, WaitingInput
 from moorage.agents.session_vaults import credentials_of, with_credentials, with_tokens
@@ -30,12 +29,14 @@ from moorage.errors import (
     passing_over_what_is_gone,
     rate_limited,
 )
-from moorage.errors.agent_sessions import agent_session_busy, unknown_tool_call
+from moorage.errors.agents import agent_session_busy, unknown_tool_call
 from moorage.files.store import Clock
 from moorage.loop import decide
+from moorage.loop.chain import chain_items
 from moorage.loop.create import give_up, prepare, start, write_down
 from moorage.loop.fold import fold
 from moorage.loop.model_step import STEERED
+from moorage.loop.notes import carried, reader
 from moorage.loop.stop import erase, stop
 from moorage.parallel import outweighs, side_by_side, worked
 from moorage.runtime import Runtime
@@ -408,7 +409,7 @@ async def _recorded(
 ) -> TurnRecord | None:
     """The response becomes its turn's; None if another one has. Raises :class:`ApiError` if the session was deleted meanwhile."""
     session, turn = standing.session, standing.turn
-    begun = BegunResponse(stored.response_id, root_of(session, turn, stored), stored.expires_at)
+    begun = BegunResponse(stored.response_id, _root_of(session, turn, stored), stored.expires_at)
     if turn is not None and following.is_same_turn:
         used, cost = standing.used, standing.cost
         return await sessions.go_on(session, turn, begun, used, waiting, cost=cost, is_reset=is_reset)
@@ -431,7 +432,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
     past: list[Item] | None = None
     if previous is not None:
         asked["previous_response_id"] = previous.stored.response_id
-        past = await owned_past(runtime, session, standing.turn, previous, items)
+        past = await _owned_past(runtime, session, standing.turn, previous, items)
     credentials = await credentials_of(runtime.stores, session.tenant_id, session.settings, session.vault_ids)
     asked["tools"] = await with_tokens(runtime, credentials, asked["tools"])
     asked["tools"] = in_environment(session, asked["tools"])
@@ -594,3 +595,29 @@ async def delete_artifact(stores: Stores, session: SessionRecord, artifact: Arti
     with passing_over_what_is_gone():
         await stores.files.delete(session.tenant_id, artifact.file_id)
     await stores.agent_sessions.forget_artifact(session, artifact)
+
+
+async def _owned_past(
+    runtime: Runtime, session: SessionRecord, turn: TurnRecord | None, previous: Snapshot, then: Sequence[Item]
+) -> list[Item] | None:
+    """What was said, for a response that has it as input of its own, as a fork has. None for one that goes on from ``previous``.
+
+    Before a chain grows long, or its oldest response expires, a response has its past itself. So a session is bounded neither by the
+    length of a chain nor by the retention of its responses, and their records stay small. ``then`` is what the response brings. What a
+    compaction has replaced is left out: no model would see it. Raises :class:`~moorage.errors.ApiError`.
+    """
+    age = runtime.clock() - _rooted_at(session, turn)
+    is_young = age < runtime.settings.retention_seconds * limits.AGENT_SESSION_CHAIN_SHARE
+    if is_young and len(previous.stored.ancestors) + 1 < limits.AGENT_SESSION_CHAIN_MAX:
+        return None
+    chain = await runtime.stores.responses.chain(session.tenant_id, previous.stored.response_id)
+    return carried(chain_items(chain.parts, then=then), reader(runtime.stores, session.tenant_id))
+
+
+def _root_of(session: SessionRecord, turn: TurnRecord | None, stored: StoredResponse) -> int:
+    """When the chain of a session's next response began (Unix seconds)."""
+    return _rooted_at(session, turn) if stored.ancestors else stored.created_at
+
+
+def _rooted_at(session: SessionRecord, turn: TurnRecord | None) -> int:
+    return session.created_at if turn is None or not turn.rooted_at else turn.rooted_at

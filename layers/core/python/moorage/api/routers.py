@@ -23,9 +23,7 @@ from moorage.api import (
 )
 from moorage.approvals import routes as approvals
 from moorage.automations import routes as automations
-from moorage.containers import archive_routes as archives
-from moorage.containers import history_routes as container_past
-from moorage.containers import process_routes as processes
+from moorage.containers import inspection_routes as inspection
 from moorage.containers import routes as containers
 from moorage.containers import screen_routes as screens
 from moorage.conversations import routes as conversations
@@ -64,11 +62,9 @@ ROUTERS = (
     files.router,
     uploads.router,
     containers.router,
-    container_past.router,
-    archives.router,
+    inspection.router,
     screens.router,
     sessions.router,
-    processes.router,
     egress.router,
     skills.router,
     vector_stores.router,

@@ -17,7 +17,7 @@ from moorage.automations.schedule import shortest_period
 from moorage.automations.shapes import CREATE_AUTOMATION, UPDATE_AUTOMATION
 from moorage.automations.store import AutomationRecord
 from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter
-from moorage.errors.automations import automation_not_found
+from moorage.errors.agents import automation_not_found
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.wire.queries import PageQuery

@@ -17,7 +17,7 @@ from moorage.automations.shapes import CREATE_AUTOMATION, UPDATE_AUTOMATION, Aut
 from moorage.automations.store import AutomationRecord
 from moorage.containers.containers import Containers
 from moorage.errors import ApiError, container_not_found, invalid_value
-from moorage.errors.automations import automation_busy
+from moorage.errors.agents import automation_busy
 from moorage.parallel import as_json, beside
 from moorage.skills.attach import given_plugins
 from moorage.stores import Stores

@@ -19,7 +19,7 @@ import orjson
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ConditionFailed
-from moorage.errors.automations import (
+from moorage.errors.agents import (
     automation_busy,
     automation_not_found,
     invocation_not_found,

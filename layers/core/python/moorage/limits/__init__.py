@@ -1,31 +1,24 @@
 """Every bound in one place, with its reason.
 
-A loop, buffer, retry or wait elsewhere takes its bound from here. Containers, the way out, connections, webhooks, the web, knowledge
-and images have modules of their own, whose names are names of this one too. The asserts at the end hold the relations between them.
+A loop, buffer, retry or wait elsewhere takes its bound from here. Containers, the way out, connections, webhooks, knowledge
+and tools have modules of their own, whose names are names of this one too. The asserts at the end hold the relations between them.
 """
 
 from typing import Final
 
 from moorage.limits.agents import *
 from moorage.limits.approvals import *
-from moorage.limits.automations import *
 from moorage.limits.computer import *
 from moorage.limits.connections import *
 from moorage.limits.containers import *
 from moorage.limits.egress import *
-from moorage.limits.environments import *
 from moorage.limits.identity import *
-from moorage.limits.images import *
 from moorage.limits.knowledge import *
-from moorage.limits.remote import *
-from moorage.limits.screens import *
-from moorage.limits.sessions import *
 from moorage.limits.storage import *
 from moorage.limits.teams import *
+from moorage.limits.tools import *
 from moorage.limits.units import *
-from moorage.limits.vaults import *
 from moorage.limits.vector_stores import *
-from moorage.limits.web import *
 from moorage.limits.webhooks import *
 
 # --- Requests -----------------------------------------------------------------------------------------------------------

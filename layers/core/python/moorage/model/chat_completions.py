@@ -17,7 +17,6 @@ import orjson
 from moorage.errors import UpstreamError
 from moorage.model import base, chat_templates, content, tokens
 from moorage.model.base import Delta, ModelRequest
-from moorage.model.characters import Characters
 from moorage.model.chat_messages import GENERIC, MessageStyle, messages
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.output_checks import obeying
@@ -129,6 +128,27 @@ def _response_format(format_: dict[str, Any]) -> dict[str, Any] | None:
 def decoder_for(request: ModelRequest, secrets: Collection[str] = (), *, starts_thinking: bool = False) -> Decoder:
     tags = ThinkingTags.inside() if starts_thinking else ThinkingTags()
     return obeying(listening(ChatDecoder(secrets, partial(tokens.estimate_request, request), _tags=tags), request), request)
+
+
+@dataclass(slots=True)
+class Characters:
+    """Text that comes in pieces of UTF-16, as some servers cut it: a character outside of its first plane may arrive in two halves.
+
+    JSON allows such halves (``\\ud83d``); UTF-8, in which everything goes on from here, does not.
+    """
+
+    _half: str = ""
+    """The first half of a character whose second has not come yet."""
+
+    def feed(self, piece: str) -> str:
+        """Whole characters; a half without its other half becomes U+FFFD."""
+        text = self._half + piece
+        self._half = ""
+        if text.isascii():
+            return text
+        if "\ud800" <= text[-1] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ from moorage.tools.capabilities import (
 from moorage.tools.function_items import compact_json, message, parsed
 from moorage.tools.mcp import deferring, listing, network, shapes
 from moorage.tools.mcp.servers import McpServer, concealed
-from moorage.tools.mcp.workspace import gate, places, plan, questions, search, toolset
+from moorage.tools.mcp.workspace import gate, plan, questions, search, toolset
 from moorage.tools.room import CallLimits, CallRunner, HostedTool, InputWriter, RerunPolicy
 from moorage.tools.run import Run, StoppingPlace
 from moorage.tools.tool_search.ranking import DeferredTool
@@ -131,7 +131,7 @@ class Mcp(
     # --- a request ---
 
     def extract_secrets(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
-        if places.is_workspace(tool):
+        if toolset.is_workspace(tool):
             return tool, {}
         if "server_url" in tool:
             if not configured.allow(tool["server_url"]):
@@ -156,7 +156,7 @@ class Mcp(
 
     def is_repeatable(self, tool: Tool) -> bool:
         """The address of a server that a request has named may hold a key too; the operator's servers are known by their labels."""
-        return "server_url" not in tool or places.is_workspace(tool)
+        return "server_url" not in tool or toolset.is_workspace(tool)
 
     def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """An approval must answer a call that was asked for, once, and of a server that is there."""
@@ -185,7 +185,7 @@ class Mcp(
         return bool(tool.get("require_approval", "always") != "never")
 
     def call_runner(self, thing: Tool | Item) -> CallRunner:
-        return CallRunner.SANDBOX if places.is_workspace(thing) or places.runs_in_container(thing) else CallRunner.SERVICE
+        return CallRunner.SANDBOX if toolset.is_workspace(thing) or toolset.runs_in_container(thing) else CallRunner.SERVICE
 
     # --- before a model is asked ---
 
@@ -210,7 +210,7 @@ class Mcp(
             if request["server_label"] in self._askers:
                 continue
             said = {key: request[key] for key in ("server_label", "name", "arguments")}
-            here = places.mark(stage.tools, request["server_label"], request["name"])
+            here = toolset.mark(stage.tools, request["server_label"], request["name"])
             stage.call({"type": _CALL, **said, **here, "approval_request_id": request["id"]})
 
     async def _list(self, stage: Stage) -> None:
@@ -250,7 +250,7 @@ class Mcp(
 
     def discovered_functions(self, item: Item, tools: Sequence[Tool]) -> Iterable[ToolKey]:
         """By the workspace's search; a remote server that has one of this name finds nothing here."""
-        is_ours = search.is_search(item) and places.of_label(tools, item["server_label"]) is not None
+        is_ours = search.is_search(item) and toolset.of_label(tools, item["server_label"]) is not None
         return search.found(item) if is_ours else ()
 
     async def deferred(self, tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[DeferredTool]:
@@ -290,7 +290,7 @@ class Mcp(
 
     def hold_for_approval(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
         """The item names the approval that it waits for. OpenAI's names the request that allowed it."""
-        if call["type"] == _CALL and places.of_label(tools, call["server_label"]) is not None and gate.holds(call, tools):
+        if call["type"] == _CALL and toolset.of_label(tools, call["server_label"]) is not None and gate.holds(call, tools):
             call = {**call, "type": _REQUEST}
         if approval_id is None or call["type"] != _REQUEST:
             return call
@@ -312,7 +312,7 @@ class Mcp(
             "approval_request_id": call.get("approval_request_id"),
             "error": None,
             "output": None,
-            **({"container_id": place.container_id} if places.HERE in call else {}),
+            **({"container_id": place.container_id} if toolset.HERE in call else {}),
             **({"call_id": call["call_id"]} if program_of(call) is not None else {}),
         }
         events = (
@@ -325,7 +325,7 @@ class Mcp(
     async def rerun_policy_of(self, call: Item, earlier: AsyncIterator[Item]) -> RerunPolicy:
         """A tool that says in the latest list that it changes nothing, or nothing twice, may be called again. What runs in the
         container is known there by the call's id, and done once."""
-        if places.runs_in_container(call):
+        if toolset.runs_in_container(call):
             return RerunPolicy.REPEAT
         async for item in earlier:
             if item["type"] == _LIST and item["server_label"] == call["server_label"] and not item.get("error"):
@@ -336,7 +336,7 @@ class Mcp(
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         item = run.known.item
         tool = next((tool for tool in run.tools if tool["server_label"] == item["server_label"]), None)
-        if places.is_workspace(tool):
+        if toolset.is_workspace(tool):
             result = await toolset.called(run)
             yield self._failed(run.known, result.error) if result.error else self._completed(run.known, result.output)
             return
@@ -388,7 +388,7 @@ class Mcp(
 
     def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
         shown = {"allowed_tools": None, "headers": None, "require_approval": "always", "server_description": None, "server_url": None}
-        return {**shown, **{key: value for key, value in places.echoed(tool, container_id).items() if key != "server"}}
+        return {**shown, **{key: value for key, value in toolset.echoed(tool, container_id).items() if key != "server"}}
 
     def visible_item(self, item: Item, include: frozenset[str]) -> Item:
         return {key: value for key, value in item.items() if key != _CHANGED} if _CHANGED in item else item
@@ -444,7 +444,7 @@ def _wants_list(tool: Tool, stage: Stage) -> bool:
 
 def _names_wanted(tool: Tool) -> frozenset[str]:
     """The tools that a list must show; that of the workspace costs nothing, and shows all."""
-    return frozenset(each["name"] for each in _of_workspace(tool)) if places.is_workspace(tool) else listing.names_wanted(tool)
+    return frozenset(each["name"] for each in _of_workspace(tool)) if toolset.is_workspace(tool) else listing.names_wanted(tool)
 
 
 def _of_workspace(tool: Tool) -> list[dict[str, Any]]:
@@ -457,7 +457,7 @@ _SESSION: Final = "moorage.tools.mcp.session"
 
 async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
     """``tools``, and ``error`` if they cannot be had."""
-    if places.is_workspace(tool):
+    if toolset.is_workspace(tool):
         return {"tools": _of_workspace(tool)}
     server = McpServer.of_tool(tool, stage.outside.secret)
     if server is None:
@@ -486,9 +486,9 @@ def _shown(value: Any, arguments: str) -> str:
 
 
 def _offered(tool: Tool, listed: Mapping[str, Any]) -> OfferedFunction:
-    is_ours, name = places.is_workspace(tool), listed["name"]
+    is_ours, name = toolset.is_workspace(tool), listed["name"]
     kind = _REQUEST if listing.needs_approval(tool, listed) else _CALL
-    call = {"type": kind, "server_label": tool["server_label"], "name": name, **places.mark([tool], tool["server_label"], name)}
+    call = {"type": kind, "server_label": tool["server_label"], "name": name, **toolset.mark([tool], tool["server_label"], name)}
     return OfferedFunction(
         name,
         listing.function_of(tool, listed),

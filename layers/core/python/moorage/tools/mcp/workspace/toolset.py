@@ -1,6 +1,9 @@
-"""The tools of the workspace: their names, their descriptions for models, and their implementations."""
+"""The server that is built in (``server_url: "moorage://workspace"``): its tools, and its place among the tools of a request.
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+Nothing is asked over a network: its tools run in the response's container, and the list of them is known.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,6 +21,8 @@ from moorage.tools.mcp.workspace.arguments import InvalidArguments, checked
 from moorage.tools.mcp.workspace.results import WorkspaceResult, failed
 from moorage.tools.run import Run
 from moorage.wire.deferred import OWN_SEARCH
+from moorage.wire.environments import WORKSPACE
+from moorage.wire.types import Item, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +91,32 @@ async def stop(client: ExecClient, known: KnownCall) -> None:
             await client.kill_session(terminals.look_id(known))
         else:
             await client.kill(exec_id(known.response_id, known.call_id, 0))
+
+
+HERE: Final = "in_container"
+"""Of a call that has no place yet: it will run in the container."""
+
+
+def is_workspace(tool: Tool | None) -> bool:
+    return tool is not None and tool.get("server_url") == WORKSPACE
+
+
+def of_label(tools: Iterable[Tool], label: str) -> Tool | None:
+    """The workspace, if it is declared under this label."""
+    return next((tool for tool in tools if is_workspace(tool) and tool["server_label"] == label), None)
+
+
+def runs_in_container(call: Item) -> bool:
+    return "container_id" in call
+
+
+def mark(tools: Iterable[Tool], label: str, name: str) -> dict[str, Any]:
+    """The fields of this server's calls beside name and arguments."""
+    return {HERE: True} if of_label(tools, label) is not None and is_in_container(name) else {}
+
+
+def echoed(tool: Tool, container_id: str | None) -> Tool:
+    """With its container, in place of the request's field: that may name files and policies."""
+    if not is_workspace(tool) or container_id is None:
+        return {key: value for key, value in tool.items() if key != "environment"}
+    return {**tool, "environment": {"type": "container_reference", "container_id": container_id}}
