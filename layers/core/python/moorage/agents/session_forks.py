@@ -40,12 +40,13 @@ class _Place:
 async def fork(runtime: Runtime, session: SessionRecord, turn: TurnRecord | None, *, key_id: str) -> SessionRecord:
     """The new session, stored. ``turn`` is the one to go on from, by default the last one that has ended. Raises
     :class:`~moorage.errors.ApiError`; nothing is left behind then."""
-    standing = await _ended(runtime.stores, session, turn)
+    stores = runtime.stores
+    standing = await _ended(stores, session, turn)
     assert standing.turn is not None
     ended = standing.snapshot
     if ended is None:
         raise bad_request(f"The response of turn '{standing.turn.id}' was deleted: choose another one.", param="turn_id")
-    new = runtime.stores.agent_sessions.new(
+    new = stores.agent_sessions.new(
         session.tenant_id,
         session.settings,
         session.agent_id,
@@ -56,7 +57,7 @@ async def fork(runtime: Runtime, session: SessionRecord, turn: TurnRecord | None
     )
     place = await _place(runtime, session, ended)
     try:
-        items = await _said(runtime.stores, standing.turn, ended, place.container)
+        items = await _said(stores, standing.turn, ended, place.container)
         first = await _holder(runtime, new, ended, items, key_id)
     except BaseException:
         if place.container is not None:
@@ -66,10 +67,10 @@ async def fork(runtime: Runtime, session: SessionRecord, turn: TurnRecord | None
     new = replace(new, begins_with=first, forked_from=origin)
     if place.container is not None:
         new = replace(new, container_id=place.container.id, owns_container=True)
-        new = await runtime.stores.agent_sessions.with_environment(new, await runtime.stores.agent_sessions.environment_of(session))
+        new = await stores.agent_sessions.with_environment(new, await stores.agent_sessions.environment_of(session))
     if new.budget is not None:  # Before its session: what dies between leaves none that nothing bounds.
-        await runtime.stores.budgets.put(new.tenant_id, budget_scope(new), new.budget)
-    await runtime.stores.agent_sessions.create(new)
+        await stores.budgets.put(new.tenant_id, budget_scope(new), new.budget)
+    await stores.agent_sessions.create(new)
     return new
 
 

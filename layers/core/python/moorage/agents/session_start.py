@@ -31,14 +31,15 @@ async def new_session(
 ) -> SessionRecord:
     """A session of ``session_shapes.py: CreateSession``, with its container; who does not store it deletes that. ``size`` is that of
     ``given``, in bytes. Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
-    settings, agent = await agent_of(runtime.stores, tenant_id, given)
+    stores = runtime.stores
+    settings, agent = await agent_of(stores, tenant_id, given)
     await check_settings(runtime, tenant_id, settings, size)
     environment, vault_ids = given["environment"], tuple(given.get("vault_ids", ()))
     check_place(settings, has_environment=environment["type"] != "none")
-    credentials = await credentials_in(runtime.stores, tenant_id, vault_ids)
+    credentials = await credentials_in(stores, tenant_id, vault_ids)
     chosen(settings, credentials)
     container = await open_environment(runtime, tenant_id, environment, param="environment", kind="session", credentials=credentials)
-    session = runtime.stores.agent_sessions.new(
+    session = stores.agent_sessions.new(
         tenant_id,
         settings,
         None if agent is None else agent[0],
@@ -52,8 +53,8 @@ async def new_session(
     if container is None:
         return session
     text = (await as_json(environment)).decode()
-    sealed = await beside(len(text), lambda: runtime.stores.sealer.seal(tenant_id, text))
-    return await runtime.stores.agent_sessions.with_environment(session, sealed)
+    sealed = await beside(len(text), lambda: stores.sealer.seal(tenant_id, text))
+    return await stores.agent_sessions.with_environment(session, sealed)
 
 
 async def make_anew(runtime: Runtime, session: SessionRecord) -> SessionRecord:

@@ -556,29 +556,28 @@ async def answer_approval(stores: Stores, clock: Clock, session: SessionRecord, 
 async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> None:
     """Delete it with its turns and their responses, and with its container. Raises :class:`ApiError` for one that is busy, unless it is
     forced. What breaks off can be repeated."""
-    if not force and not (await stand(runtime.stores, session)).is_over:
+    stores = runtime.stores
+    if not force and not (await stand(stores, session)).is_over:
         raise agent_session_busy(session.id)
-    await runtime.stores.agent_sessions.mark_deleted(session)
-    session = await runtime.stores.agent_sessions.get(
-        session.tenant_id, session.id, even_deleted=True
-    )  # It may have been reset meanwhile.
+    await stores.agent_sessions.mark_deleted(session)
+    session = await stores.agent_sessions.get(session.tenant_id, session.id, even_deleted=True)  # It may have been reset meanwhile.
     await _end_turn(runtime, session)
 
     async def one(response_id: str) -> None:
-        snapshot = await snapshot_of(runtime.stores, session.tenant_id, response_id)
+        snapshot = await snapshot_of(stores, session.tenant_id, response_id)
         if snapshot is not None:
-            await erase(runtime.stores, snapshot.stored)
+            await erase(stores, snapshot.stored)
 
-    response_ids = [each for turn in await runtime.stores.agent_sessions.turns(session) for each in turn.responses]
+    response_ids = [each for turn in await stores.agent_sessions.turns(session) for each in turn.responses]
     response_ids += [session.begins_with] if session.begins_with else []
     await side_by_side(one, response_ids, at_once=limits.SWEEP_AT_ONCE)
     container_id = session.container_id if session.owns_container else None
     if container_id is not None and await runtime.computers.containers.peek(session.tenant_id, container_id) is not None:
         await runtime.computers.containers.delete(session.tenant_id, container_id)
-    await _delete_artifacts(runtime.stores, session)
+    await _delete_artifacts(stores, session)
     if session.budget is not None:
-        await runtime.stores.budgets.remove(session.tenant_id, budget_scope(session))
-    await runtime.stores.agent_sessions.delete(session)
+        await stores.budgets.remove(session.tenant_id, budget_scope(session))
+    await stores.agent_sessions.delete(session)
 
 
 async def _delete_artifacts(stores: Stores, session: SessionRecord) -> None:

@@ -200,23 +200,22 @@ def denial_of(approval: Approval) -> str | None:
 async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     """See to a response that stands still: a decision whose process died before it went on, and approvals that nobody waits for any
     more. Called once a minute; True if it goes on. Harmless to run twice."""
-    if await paused.wake(runtime.stores, runtime.clock, stored):
+    stores = runtime.stores
+    if await paused.wake(stores, runtime.clock, stored):
         return True
-    due_at = await _due_at(runtime.stores, stored)
+    due_at = await _due_at(stores, stored)
     if not due_at or runtime.clock() < due_at:
         return False
     over = [
-        approval
-        for approval in await runtime.stores.approvals.of(stored.tenant_id, stored.response_id)
-        if _is_over(runtime.clock, approval)
+        approval for approval in await stores.approvals.of(stored.tenant_id, stored.response_id) if _is_over(runtime.clock, approval)
     ]
     if any(approval.on_timeout == "cancel" for approval in over):
         await finish.end_from_outside(runtime, stored, status="cancelled")
         for approval in over:
-            await _note(runtime.stores, approval, "cancelled", BY_TIMEOUT)
+            await _note(stores, approval, "cancelled", BY_TIMEOUT)
         return False
-    await _deny(runtime.stores, runtime.clock, over)
-    return await paused.wake(runtime.stores, runtime.clock, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
+    await _deny(stores, runtime.clock, over)
+    return await paused.wake(stores, runtime.clock, await stores.responses.load(stored.tenant_id, stored.response_id))
 
 
 async def _due_at(stores: Stores, stored: StoredResponse) -> int:

@@ -46,22 +46,23 @@ async def open_environment(
 
     Raises :class:`ApiError` that names the field. Nothing is left behind then.
     """
+    containers = runtime.computers.containers
     if spec["type"] == "none":
         return None
     if "environment_id" in spec:
-        return await runtime.computers.containers.use(tenant_id, spec["environment_id"], param=f"{param}.environment_id")
+        return await containers.use(tenant_id, spec["environment_id"], param=f"{param}.environment_id")
     if "environment_template_id" in spec:
         spec = await _from_template(runtime.stores, tenant_id, spec, param)
     files = await _placed(runtime.stores, tenant_id, spec.get("files", ()), f"{param}.files")
-    skills = await runtime.computers.containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
+    skills = await containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
     plugins = await given_plugins(spec.get("plugins", ()), param=f"{param}.plugins")
     record = await _reserved(runtime, tenant_id, spec, skills, plugins, credentials, param, kind)
     try:
-        await runtime.computers.containers.place(record, files)
+        await containers.place(record, files)
     except ApiError:
-        await runtime.computers.containers.delete(tenant_id, record.id)
+        await containers.delete(tenant_id, record.id)
         raise
-    return await runtime.computers.containers.get(tenant_id, record.id)
+    return await containers.get(tenant_id, record.id)
 
 
 async def _from_template(stores: Stores, tenant_id: str, spec: Mapping[str, Any], param: str) -> Mapping[str, Any]:

@@ -65,6 +65,7 @@ async def serve(
     manager: ServiceManager,
 ) -> int:
     """Serve until a signal comes, or a child cannot live."""
+    stores = runtime.stores
     asyncio.get_running_loop().set_default_executor(DaemonExecutor(thread_name_prefix="stack"))
     await _first_key(runtime, state_dir, kept)
 
@@ -94,8 +95,8 @@ async def serve(
         on_started=on_started,
         loop_watch=loop_watch,
     )
-    if runtime.stores.responses.bell is not None:
-        runtime.stores.responses.bell.listen()
+    if stores.responses.bell is not None:
+        stores.responses.bell.listen()
     build_validators()
     relieve_collector()
     metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
@@ -103,8 +104,8 @@ async def serve(
     for owner in (fleet.owner for fleet in runtime.computers.fleets):
         if isinstance(owner, DockerProvisioner):
             works.append(EngineDisk(owner, DiskLimits(tenant_max=owner.settings.tenant_disk_bytes_max)).watch())
-    if isinstance(runtime.stores.table, SqliteTable):
-        works.append(Housekeeping(runtime.stores.table.journal).keep())
+    if isinstance(stores.table, SqliteTable):
+        works.append(Housekeeping(stores.table.journal).keep())
     beside = {asyncio.create_task(work) for work in works}
     if metrics is not None and metrics_listener is not None:
         beside.add(asyncio.create_task(metrics.serve(metrics_listener)))
@@ -117,8 +118,8 @@ async def serve(
         await _end({*beside, watch}, runtime)
         if metrics is not None:
             metrics.close()
-        if runtime.stores.responses.bell is not None:
-            runtime.stores.responses.bell.close()
+        if stores.responses.bell is not None:
+            stores.responses.bell.close()
     if watch.done() and not watch.cancelled():
         watch.result()
     return 0 if server.started else 1

@@ -315,22 +315,19 @@ async def _container(
     """Reserve the container of hosted calls (clients read its id in ``response.created``), with its skills as they were found, and the
     files that the request names. An agent's session has all skills of its container.
     """
+    containers = runtime.computers.containers
     tenant_id, environment = stored.tenant_id, request.environment
     if environment is None or not environment.is_hosted:
         return None, [], []
-    known = await _known_container(runtime.computers.containers, tenant_id, environment, items)
-    skills = await runtime.computers.containers.skills.resolve(
-        tenant_id, environment.skills, param=environment.skills_param, container=known
-    )
+    known = await _known_container(containers, tenant_id, environment, items)
+    skills = await containers.skills.resolve(tenant_id, environment.skills, param=environment.skills_param, container=known)
     if known is not None and stored.session_id is not None:
-        skills = [given(row) for row in await runtime.computers.containers.skills.of(known)]
+        skills = [given(row) for row in await containers.skills.of(known)]
     if takes_skills(request.tools):
-        skills = await runtime.computers.containers.skills.with_defaults(
-            tenant_id, skills, runtime.models.catalog.default_skills, container=known
-        )
-    files = await runtime.computers.containers.named(tenant_id, environment.file_ids)
+        skills = await containers.skills.with_defaults(tenant_id, skills, runtime.models.catalog.default_skills, container=known)
+    files = await containers.named(tenant_id, environment.file_ids)
     if known is None:
-        record = await runtime.computers.containers.reserve(
+        record = await containers.reserve(
             tenant_id,
             name="auto",
             files=files,
@@ -340,15 +337,15 @@ async def _container(
             is_auto=True,
         )
     else:
-        record = await runtime.computers.containers.add_files(known, files)
-        record = await runtime.computers.containers.skills.add(record, skills)
+        record = await containers.add_files(known, files)
+        record = await containers.skills.add(record, skills)
     try:
         inputs = await runtime.inputs.to_stage(tenant_id, items)
         if inputs:
-            await runtime.computers.containers.put_inputs(record, inputs)
+            await containers.put_inputs(record, inputs)
     except ApiError:
         if known is None:
-            await runtime.computers.containers.delete(tenant_id, record.id)
+            await containers.delete(tenant_id, record.id)
         raise
     return record, [skill.to_json() for skill in skills], files
 

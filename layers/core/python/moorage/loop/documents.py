@@ -133,14 +133,15 @@ async def _with_sandbox(runtime: Runtime, state: LoopState) -> LoopState:
 
 
 async def _read(runtime: Runtime, state: LoopState, attachments: AttachmentReader) -> LoopState:
+    stores = runtime.stores
     deadline = asyncio.get_running_loop().time() + limits.INDEXING_SLICE_SECONDS
-    documents = await _listed(runtime.stores, state)
+    documents = await _listed(stores, state)
     for document in documents:
         if asyncio.get_running_loop().time() > deadline:
             return state
-        if await runtime.stores.responses.is_cancel_requested(state.tenant_id, state.response_id):
+        if await stores.responses.is_cancel_requested(state.tenant_id, state.response_id):
             return state  # Nobody waits for the text.
-        if await _is_there(runtime.stores, document.text_key):
+        if await _is_there(stores, document.text_key):
             continue
         try:
             await runtime.inputs.read(state.tenant_id, document, attachments)
@@ -151,8 +152,8 @@ async def _read(runtime: Runtime, state: LoopState, attachments: AttachmentReade
         except ApiError as error:
             if error.code == "container_unavailable":
                 return state  # The sandbox is lost. There will be another one.
-            return await _refused(runtime.stores, state, error)
-    await runtime.stores.blobs.delete_prefix(_key(state.tenant_id, state.response_id, ""))
+            return await _refused(stores, state, error)
+    await stores.blobs.delete_prefix(_key(state.tenant_id, state.response_id, ""))
     tell("documents_read", {"tenant_id": state.tenant_id, "response_id": state.response_id, "documents": len(documents)})
     return replace(state, is_read=True)
 

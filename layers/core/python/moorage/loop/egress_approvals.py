@@ -35,10 +35,11 @@ def waits_in_place(stored: StoredResponse) -> bool:
 
 async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> bool:
     """Open the allowed hosts; whether the response waits for more from now on. Called when all calls of a round have ended."""
+    stores = runtime.stores
     if not waits_in_place(stored) or stored.container_id is None:
         return False
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        asked = await _asked(runtime.stores, stored)
+        asked = await _asked(stores, stored)
         allowed = [EgressOpening.of_key(approval.opens) for approval in asked if approval.status == "approved"]
         await runtime.computers.egress.allow(stored.tenant_id, stored.container_id, allowed)
         known = {approval.opens for approval in asked}
@@ -48,14 +49,14 @@ async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> b
             if each.key not in known
         ]
         if missing:
-            await runtime.stores.approvals.ask(stored, missing)
+            await stores.approvals.ask(stored, missing)
         waiting = [approval for approval in (*asked, *missing) if approval.is_waiting]
         if not waiting:
             return False
         await announce(runtime, stored, waiting)
-        if await stand_still(runtime.stores, runtime.clock, stored, waiting):
+        if await stand_still(stores, runtime.clock, stored, waiting):
             return True
-        stored = await seen_as(runtime.stores, await runtime.stores.responses.load(stored.tenant_id, stored.response_id), stored.lane)
+        stored = await seen_as(stores, await stores.responses.load(stored.tenant_id, stored.response_id), stored.lane)
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
 
 

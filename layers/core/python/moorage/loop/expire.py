@@ -46,13 +46,10 @@ def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
 async def _purge_expired(runtime: Runtime, now: float) -> int:
     """Erase everything whose time has come, with its bytes: files, vector stores, uploads, unused bundles of skills, fetched inputs.
     DynamoDB's own TTL would drop the records and leave the bytes in S3."""
-    ended = (
-        await runtime.stores.files.purge_due(now)
-        + await runtime.stores.uploads.purge_due(now)
-        + await runtime.stores.skills.purge_due(now)
-    )
+    stores = runtime.stores
+    ended = await stores.files.purge_due(now) + await stores.uploads.purge_due(now) + await stores.skills.purge_due(now)
     ended += await runtime.vector_stores.sweep.purge_due(now)
-    return ended + await purge_inputs(runtime.stores.table, runtime.stores.blobs, now)
+    return ended + await purge_inputs(stores.table, stores.blobs, now)
 
 
 async def _look_at_fleets(computers: Computers) -> int:

@@ -167,9 +167,10 @@ async def end_from_outside(
     Open items are closed as ``incomplete``, or left out (``drops_partial``). A step that is still running is superseded at its next
     write. When the response has ended meanwhile, its own end stands; either way the answer is the response object of the final event.
     """
-    log = runtime.stores.responses.log_of(stored)
+    stores = runtime.stores
+    log = stores.responses.log_of(stored)
     folded = fold(await log.read_all())
-    outcomes = {} if folded.is_final else await _last_outcomes(runtime.stores, stored)
+    outcomes = {} if folded.is_final else await _last_outcomes(stores, stored)
     for lane, used in (outcomes or {AgentLane(0): StepOutcome(Next.DONE, 0)}).items():
         drawn = replace(stored, lane=lane.number)
         await draw_last(runtime, drawn, used.usage, used.calls_made, () if lane.number else folded.output, used.rent)
@@ -180,19 +181,19 @@ async def end_from_outside(
         ended: dict[str, Any] = end.events[-1]["response"]
         await pay_rent(runtime.computers.containers, stored, (ended["usage"] or {}).get("cost"))
         if drops_partial or (stored.agent is not None and status in ("completed", "incomplete")):
-            await _grow_conversation(runtime.stores, stored, ended)
+            await _grow_conversation(stores, stored, ended)
         try:
             ended_at_ms = await log.append(end)
         except ConditionFailed:  # A step wrote first: look again at what there is to close.
             folded = fold(await log.read_all())
             continue
-        await drop_unused_copies(runtime.stores, runtime.computers.containers, stored)
+        await drop_unused_copies(stores, runtime.computers.containers, stored)
         tell_end(stored, status)
         traces.export_later(runtime, stored)
         await webhooks.settle(runtime, stored, webhooks.ResponseEnd(status, ended_at_ms))
         return ended
     assert folded.is_final, f"{stored.response_id} was written to {limits.END_TRIES_MAX} times while it was being ended"
-    await drop_unused_copies(runtime.stores, runtime.computers.containers, stored)
+    await drop_unused_copies(stores, runtime.computers.containers, stored)
     await webhooks.settle(runtime, stored)
     assert folded.response is not None
     return folded.response

@@ -204,6 +204,7 @@ def _cut(progress: Progress, state: LoopState, reason: str) -> Progress:
 
 
 async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
+    stores = runtime.stores
     stored, over = snapshot.stored, None
     if not _is_first(state) and stored.is_steered:
         return await _steered(runtime, snapshot, state, progress)
@@ -211,7 +212,7 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         if await _stands_still(runtime, stored, state, progress):
             return state.done()
         if state.step == 0:  # Agents of earlier responses may have begun.
-            snapshot = replace(await runtime.stores.responses.snapshot(state.tenant_id, state.response_id), stored=stored)
+            snapshot = replace(await stores.responses.snapshot(state.tenant_id, state.response_id), stored=stored)
     if not _is_first(state):
         number = state.step % limits.LANE_STEPS
         over = await reached(runtime, stored, progress.outcomes[state.step - 1], progress.items, number)
@@ -225,27 +226,25 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         return replace(state, next=Next.CONTINUE, calls=())
     try:
         attempt, chain = await asyncio.gather(
-            runtime.stores.steps.begin(stored, state.step, is_last_answer=over is not None),
-            load_chain(runtime.stores, stored),
-            return_exceptions=True,
+            stores.steps.begin(stored, state.step, is_last_answer=over is not None), load_chain(stores, stored), return_exceptions=True
         )
         if isinstance(attempt, BaseException):
             raise attempt
         if attempt.outcome is not None:
-            await runtime.stores.responses.note_wait(stored, None)
+            await stores.responses.note_wait(stored, None)
             return await _following(runtime, stored, state, attempt.outcome)
         refusal = _bound(runtime.clock, stored, state.step % limits.LANE_STEPS, attempt)
         if refusal is not None:
             return await _fail(runtime, stored, state, refusal)
-        async with runtime.stores.steps.forgiving(stored, state.step):
+        async with stores.steps.forgiving(stored, state.step):
             if isinstance(chain, BaseException):
                 raise chain
             return await _attempt(runtime, snapshot, state, attempt, progress, chain)
     except Superseded:
-        return await _superseded(runtime.stores, stored, state)
+        return await _superseded(stores, stored, state)
     except CancelRequested:
-        if await runtime.stores.responses.is_gone(stored.tenant_id, stored.response_id):
-            await finish.forget(runtime.stores, stored)  # What this run has written since it was erased.
+        if await stores.responses.is_gone(stored.tenant_id, stored.response_id):
+            await finish.forget(stores, stored)  # What this run has written since it was erased.
         else:
             await finish.end_from_outside(runtime, stored, status="cancelled")
         return state.done()
@@ -321,36 +320,37 @@ def _look_again(late: EventBatch, pending: Any) -> Any:
 async def _attempt(
     runtime: Runtime, snapshot: Snapshot, state: LoopState, begun: StepAttempt, progress: Progress, chain: list[Item]
 ) -> LoopState:
+    stores = runtime.stores
     stored, began, attempt = snapshot.stored, time.perf_counter(), begun.attempt
     results = {call_id: item for (step, call_id), item in progress.results.items() if step == state.step - 1}
     is_first = _is_first(state)
     position = StepPosition(state.step) if is_first else StepPosition.after(progress.outcomes[state.step - 1], state.step)
-    async with _sink(runtime.stores, snapshot, state.step, attempt) as sink:
+    async with _sink(stores, snapshot, state.step, attempt) as sink:
         if snapshot.last is None:
             for event in finish.opening_events(stored):
                 sink.emit(event)
         if state.step == 0 and stored.is_background and snapshot.last is not None and snapshot.last.events[-1]["type"] == QUEUED:
             response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
             sink.emit({"type": IN_PROGRESS, "response": response})
-        watch = CancelWatch.of(runtime.stores, runtime.process, stored)
+        watch = CancelWatch.of(stores, runtime.process, stored)
         ask = ModelAsk(runtime, stored, position, sink, chain, done=progress.items, results=results, watch=watch)
         ask.pauses = begun.yields
         if attempt > 1:
-            ask.items, ask.announced, ask.position = await _take_over(runtime.stores, stored, sink, position)
+            ask.items, ask.announced, ask.position = await _take_over(stores, stored, sink, position)
         standby = SandboxPrewarm.begin(runtime.computers.containers, stored) if state.step == 0 else None
         try:
             try:
                 outcome = await ask.run()
             except DocumentsUnread as unread:
                 await sink.flush()
-                await runtime.stores.steps.postpone(stored, state.step, documents.WAITS_FOR)
+                await stores.steps.postpone(stored, state.step, documents.WAITS_FOR)
                 return await documents.send(runtime, stored, state, unread.documents)
             if outcome.next is Next.WAIT:
                 await sink.flush()
-                await runtime.stores.steps.postpone(stored, state.step, ask.waits_for)
-                await runtime.stores.responses.note_wait(stored, ask.waits_for)
+                await stores.steps.postpone(stored, state.step, ask.waits_for)
+                await stores.responses.note_wait(stored, ask.waits_for)
             elif outcome.next is not Next.DONE or stored.agent is not None:
-                ending = await runtime.stores.steps.ending(
+                ending = await stores.steps.ending(
                     stored,
                     state.step,
                     attempt,
@@ -364,7 +364,7 @@ async def _attempt(
             else:  # The final event holds the items, and no step follows that would look for them.
                 await sink.flush()
             if outcome.next is not Next.WAIT:
-                await runtime.stores.responses.note_wait(stored, None)
+                await stores.responses.note_wait(stored, None)
             if standby is not None and outcome.next is Next.TOOLS:
                 await standby.ready()
         finally:

@@ -94,10 +94,7 @@ class Prompt:
         shown = await self.runtime.stores.contents_of(tenant_id).pictured(without_calls_of_programs(before))
         async with self.runtime.attachments(tenant_id, self.entry) as read:
             resolved = await self.runtime.inputs.resolve(
-                tenant_id,
-                shown,
-                has_container=self.stored.container_id is not None,
-                attachments=read,
+                tenant_id, shown, has_container=self.stored.container_id is not None, attachments=read
             )
         if HOSTED_SHELL in self.native_tools:
             resolved = await upstream_shell.with_own_containers(self.runtime.stores, tenant_id, resolved)
@@ -184,27 +181,28 @@ class SentPrompt:
 
 async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt:
     """Raises 404 for a step that asked no model, and if the model is not there any more."""
+    stores = runtime.stores
     stored = snapshot.stored
     steps = await unroll(runtime, snapshot)
     step = next((each for each in steps if each.id == step_id and each.call_id is None), None)
     if step is None or step.usage == TokenUsage():
         raise step_not_found(step_id)
-    stored = await seen_as(runtime.stores, stored, keys.lane_of(step.step))
+    stored = await seen_as(stores, stored, keys.lane_of(step.step))
     first = stored.lane * limits.LANE_STEPS
-    accounts = await runtime.stores.steps.accounts(stored.tenant_id, stored.response_id, since=first)
+    accounts = await stores.steps.accounts(stored.tenant_id, stored.response_id, since=first)
     outcomes = {each.step: each.outcome for each in accounts if each.call_id is None and each.outcome is not None}
     before = outcomes.get(step.step - 1)
     position = StepPosition(first) if before is None else StepPosition.after(before, step.step)
     following = outcomes.get(step.step)
     if before is not None and any(each.is_last_answer for each in accounts if (each.step, each.call_id) == (step.step, None)):
         stored = for_a_last_answer(stored, before)
-    batches = await runtime.stores.responses.log_of(stored).read_from(0)
+    batches = await stores.responses.log_of(stored).read_from(0)
     log = fold(of_lane(batches, None if stored.agent is None else stored.lane)[0])
     made = _made_before(log, position.next_index, None if following is None else following.next_index)
-    said = [*brief.of(stored), *await load_chain(runtime.stores, stored), *stored.input_items, *context.own_items(made)]
+    said = [*brief.of(stored), *await load_chain(stores, stored), *stored.input_items, *context.own_items(made)]
     entry = runtime.models.catalog.resolve(stored.parameters.model)
     prompt = Prompt(runtime, stored, position, entry, runtime.models.catalog.provider(entry, runtime.models.http).native_tools)
-    lowered = await prompt.lowered(visible(said, reader(runtime.stores, stored.tenant_id)), is_opened=False)
+    lowered = await prompt.lowered(visible(said, reader(stores, stored.tenant_id)), is_opened=False)
     return SentPrompt(step, prompt.request(lowered))
 
 

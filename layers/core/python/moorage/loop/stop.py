@@ -14,16 +14,17 @@ from moorage.stores import Stores
 async def stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
     """Flag it, kill what runs, end it as cancelled if nobody has ended it, stop the execution: each works without the next. Returns
     the ended response object."""
+    stores = runtime.stores
     stored = snapshot.stored
-    await runtime.stores.responses.request_cancel(stored)
+    await stores.responses.request_cancel(stored)
     if stored.agent is not None:
-        await team.kill_all(runtime.stores, runtime.computers.containers, stored)
+        await team.kill_all(stores, runtime.computers.containers, stored)
     elif snapshot.last is not None:
-        await tool_step.kill_running(runtime.stores, runtime.computers.containers, stored, snapshot.last.writer.step)
+        await tool_step.kill_running(stores, runtime.computers.containers, stored, snapshot.last.writer.step)
     ended = await finish.end_from_outside(runtime, stored, status="cancelled")
     if stored.is_looping:
-        for execution in await _executions(runtime.stores, stored):
-            await runtime.stores.executions.stop(execution)
+        for execution in await _executions(stores, stored):
+            await stores.executions.stop(execution)
     return ended
 
 

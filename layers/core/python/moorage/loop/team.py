@@ -39,17 +39,18 @@ _CUT: Final = "\n[The rest was left out: it is too long for a message.]"
 
 async def wake(runtime: Runtime, stored: StoredResponse, numbers: Iterable[int]) -> None:
     """Let agents begin or go on, if they do not run."""
+    stores = runtime.stores
     for number in dict.fromkeys(numbers):
-        lane = await runtime.stores.lanes.get(stored, number)
+        lane = await stores.lanes.get(stored, number)
         if lane.status == "waiting" or (lane.status == "held" and lane.is_interrupted):
-            await paused.let_go(runtime.stores, stored, lane)
+            await paused.let_go(stores, stored, lane)
         elif lane.status == "held":  # It was interrupted, and has a further task: nobody decides about its calls any more.
-            await paused.wake(runtime.stores, runtime.clock, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
+            await paused.wake(stores, runtime.clock, await stores.responses.load(stored.tenant_id, stored.response_id))
         elif lane.status == "running":
-            await paused.begin(runtime.stores, stored, lane)
+            await paused.begin(stores, stored, lane)
         elif lane.status == "asking" and lane.is_interrupted:
-            seen = await seen_as(runtime.stores, stored, number)
-            step, _ = await runtime.stores.steps.last(seen)
+            seen = await seen_as(stores, stored, number)
+            step, _ = await stores.steps.last(seen)
             await end(runtime, seen, step, status="interrupted")
 
 
@@ -57,23 +58,24 @@ async def must_wait(runtime: Runtime, stored: StoredResponse, step: int, until_m
     """Whether an agent that waits for messages before this step has none yet: then it stands still from now on, and its execution ends.
     An agent that nobody could send anything to goes on. Of a run that comes late the wait has ended: the step was begun, or the agent
     itself has ended."""
+    stores = runtime.stores
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        lanes = await runtime.stores.lanes.all(stored)
+        lanes = await stores.lanes.all(stored)
         me = next(lane for lane in lanes if lane.number == stored.lane)
         if not me.is_active:
             await settle(runtime, stored)
             return True
         is_over = me.is_interrupted or ran_ms(runtime.clock, stored) >= until_ms or not _others_may_send(lanes, me)
-        is_over = is_over or (await runtime.stores.steps.last(stored))[0] >= step
-        is_over = is_over or bool(await team_outputs.unread(runtime.stores, stored, own.values(), is_late=True))
-        if is_over or await news(runtime.stores, stored, own.values()):
+        is_over = is_over or (await stores.steps.last(stored))[0] >= step
+        is_over = is_over or bool(await team_outputs.unread(stores, stored, own.values(), is_late=True))
+        if is_over or await news(stores, stored, own.values()):
             if me.status != "waiting":
                 return False
-            if await runtime.stores.lanes.change(stored, replace(me, status="running", due_at_ms=0), as_of=me) is not None:
+            if await stores.lanes.change(stored, replace(me, status="running", due_at_ms=0), as_of=me) is not None:
                 return False
         else:
             waiting = replace(me, status="waiting", due_at_ms=until_ms, mail_seen=me.mail)
-            if me.status == "waiting" or await runtime.stores.lanes.change(stored, waiting, as_of=me) is not None:
+            if me.status == "waiting" or await stores.lanes.change(stored, waiting, as_of=me) is not None:
                 await settle(runtime, stored)
                 return True
     raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
@@ -86,7 +88,8 @@ def _others_may_send(lanes: Iterable[AgentLane], me: AgentLane) -> bool:
 async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
     """Before the first step of ``/root``: the agents of the responses before are there again, and those that their client has answered
     go on. True if ``/root`` itself has nothing to do yet. Harmless to run twice."""
-    items = [*await load_chain(runtime.stores, stored), *stored.input_items]
+    stores = runtime.stores
+    items = [*await load_chain(stores, stored), *stored.input_items]
     known = list(agents_of(items).values())
     if len(known) == 1:
         return False
@@ -109,14 +112,14 @@ async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
             container=agent.container,
         )
         if number:
-            await runtime.stores.lanes.resume(stored, lane)
+            await stores.lanes.resume(stored, lane)
         elif standing != "running":
-            await runtime.stores.lanes.change(stored, lane, as_of=AgentLane(0))
-    await _tell_beginning(runtime.stores, runtime.clock, stored)
-    lanes = await runtime.stores.lanes.all(stored)
+            await stores.lanes.change(stored, lane, as_of=AgentLane(0))
+    await _tell_beginning(stores, runtime.clock, stored)
+    lanes = await stores.lanes.all(stored)
     for lane in lanes[1 : len(known)]:
         if lane.status == "running":
-            await paused.begin(runtime.stores, stored, lane)
+            await paused.begin(stores, stored, lane)
     if lanes[0].status == "running":
         return False
     await settle(runtime, stored)  # All may have ended, and the process that ran the last of them may have died.
@@ -155,31 +158,32 @@ async def end(
     """The turn of an agent ends at this step. False if it has a new task, or a late output of its client: then it goes on. A parent is
     told what a child has to say. Where ``/root`` did not complete its turn, the response ends with it; otherwise it ends with its last
     agent."""
+    stores = runtime.stores
     if stored.lane == 0 and status != "completed":
         await _end_all(runtime, stored, status=status, error=error, reason=reason)
         return True
     parent: AgentLane | None = None
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        me = await runtime.stores.lanes.get(stored, stored.lane)
+        me = await stores.lanes.get(stored, stored.lane)
         if not me.is_active or me.turn > step:
             break  # It has ended, and may be in its next turn.
         if status == "interrupted" and not me.is_interrupted:  # A further task has come: its turn goes on, or another one has begun.
-            if parent is not None and await runtime.stores.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
+            if parent is not None and await stores.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
                 continue
             await _wake_waiting(runtime, stored, parent)
             return False
         if status in ("completed", "incomplete"):
-            made = (await runtime.stores.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items.values()
-            has_task = any(is_task(item) for item in await news(runtime.stores, stored, made))
-            if has_task or (status == "completed" and await team_outputs.unread(runtime.stores, stored, made, is_late=True)):
+            made = (await stores.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items.values()
+            has_task = any(is_task(item) for item in await news(stores, stored, made))
+            if has_task or (status == "completed" and await team_outputs.unread(stores, stored, made, is_late=True)):
                 # Its parent may have been told of the end already, and is told of the next one too.
-                if await runtime.stores.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
+                if await stores.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
                     continue
                 await _wake_waiting(runtime, stored, parent)
                 return False
-        parent = await _tell_parent(runtime.stores, runtime.clock, stored, me, text or _words(status, error))
+        parent = await _tell_parent(stores, runtime.clock, stored, me, text or _words(status, error))
         ended = replace(me, status=status, due_at_ms=0, is_interrupted=False, incomplete_reason=reason, turn=step + 1)
-        if await runtime.stores.lanes.change(stored, ended, as_of=me) is not None:
+        if await stores.lanes.change(stored, ended, as_of=me) is not None:
             break
     else:
         raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
@@ -214,7 +218,8 @@ async def _tell_parent(stores: Stores, clock: Clock, stored: StoredResponse, me:
 async def settle(runtime: Runtime, stored: StoredResponse) -> None:
     """Look whether the response ends, because all of its agents have ended or wait for their client. Where all that are left wait for
     each other, they go on."""
-    lanes = await runtime.stores.lanes.all(stored)
+    stores = runtime.stores
+    lanes = await stores.lanes.all(stored)
     standings = {lane.status for lane in lanes}
     if {"running", "held"} & standings:
         return
@@ -222,17 +227,17 @@ async def settle(runtime: Runtime, stored: StoredResponse) -> None:
         await wake(runtime, stored, [lane.number for lane in lanes if lane.status == "waiting"])
         return
     if stored.takes_outputs and not stored.has_all_outputs:
-        now = await runtime.stores.responses.load(stored.tenant_id, stored.response_id)
+        now = await stores.responses.load(stored.tenant_id, stored.response_id)
         if "asking" in standings and not now.has_all_outputs:
             return  # Its client may send them.
-        await runtime.stores.responses.end_outputs(stored)
-    sent = await asyncio.gather(*(runtime.stores.lanes.messages(stored, lane.number) for lane in lanes))
+        await stores.responses.end_outputs(stored)
+    sent = await asyncio.gather(*(stores.lanes.messages(stored, lane.number) for lane in lanes))
     mail = sorted((message for box in sent for message in box), key=lambda message: message.sent_at_ms)
     unread = [(message.recipient, message.item()) for message in mail]
     if stored.takes_outputs:
-        given = await asyncio.gather(*(runtime.stores.lanes.outputs(stored, lane.number) for lane in lanes))
+        given = await asyncio.gather(*(stores.lanes.outputs(stored, lane.number) for lane in lanes))
         unread += [(lane.name, item) for lane, items in zip(lanes, given, strict=True) for item in items]
-    root = await seen_as(runtime.stores, stored, 0)
+    root = await seen_as(stores, stored, 0)
     await finish.end_from_outside(runtime, root, status="completed", unread=unread)
 
 
