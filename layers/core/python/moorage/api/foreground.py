@@ -21,6 +21,7 @@ from moorage.loop.stop import erase, stop
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES
 from moorage.store.responses import StoredResponse
+from moorage.stores import Stores
 from moorage.wire.types import Event
 
 _STATUS_OF: Final = {
@@ -286,9 +287,9 @@ class ContinuedStream:
     retry_after_seconds: Final = None
     is_worth_repeating: Final = True
 
-    def __init__(self, runtime: Runtime, stored: StoredResponse, *, until: float | None) -> None:
+    def __init__(self, stores: Stores, stored: StoredResponse, *, until: float | None) -> None:
         """``until`` in the event loop's time."""
-        self._runtime = runtime
+        self._stores = stores
         self._stored = stored
         self._until = until
 
@@ -296,7 +297,7 @@ class ContinuedStream:
         """The response object when the response has ended; None when it waits for a person again, or the time is over before."""
         loop = asyncio.get_running_loop()
         looked_at = loop.time()
-        async for events in self._runtime.stores.responses.log_of(self._stored).tail(-1):
+        async for events in self._stores.responses.log_of(self._stored).tail(-1):
             if events is not None and events[-1]["type"] in FINAL_TYPES:
                 response: dict[str, Any] = events[-1]["response"]
                 return response
@@ -310,7 +311,7 @@ class ContinuedStream:
 
     async def _stands_still(self) -> bool:
         try:
-            stored = await self._runtime.stores.responses.load(self._stored.tenant_id, self._stored.response_id)
+            stored = await self._stores.responses.load(self._stored.tenant_id, self._stored.response_id)
         except ApiError:  # It was deleted meanwhile: whoever asks next is told.
             return True
         return stands_still(stored)

@@ -93,7 +93,7 @@ async def _go_on(request: Request, caller: Caller, body: bytes, wanted: CreateRe
         return form.of_log(stored)
     if wanted.background:
         return await form.of_object(decided_on)
-    return await form.of_run(ContinuedStream(runtime, stored, until=form.until), stored)
+    return await form.of_run(ContinuedStream(runtime.stores, stored, until=form.until), stored)
 
 
 async def begin(

@@ -77,7 +77,7 @@ class CompactionPlan:
         if self.wanted.strategy == "truncate":
             return Notes(_earlier(items, read), recent, self.user_tokens, is_cut=True), TokenUsage()
         writer = NotesWriter(
-            self.runtime,
+            self.runtime.models,
             self.entry if self.wanted.model is None else self.runtime.models.catalog.resolve(self.wanted.model),
             self.wanted.prompt,
             self.instructions,

@@ -19,7 +19,7 @@ from moorage.model.base import ModelRequest, TextDelta, UsageReported
 from moorage.model.catalog import ModelEntry
 from moorage.model.tokens import estimate_text
 from moorage.parallel import worked
-from moorage.runtime import Runtime
+from moorage.runtime import ModelAccess
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
 
@@ -45,7 +45,7 @@ _UNREAD: Final = frozenset({"id", "type", "status", "encrypted_content", "image_
 class NotesWriter:
     """The model of the notes, and their kind."""
 
-    runtime: Runtime
+    models: ModelAccess
     entry: ModelEntry
     prompt: str | None = None
     instructions: str | None = None
@@ -73,7 +73,7 @@ class NotesWriter:
             instructions=self.wanted(),
             max_output_tokens=max(limits.OUTPUT_TOKENS_MIN, self.entry.context_window_tokens // 4),
         )
-        provider = self.runtime.models.catalog.provider(self.entry, self.runtime.models.http)
+        provider = self.models.catalog.provider(self.entry, self.models.http)
         notes, usage = "", TokenUsage()
         async with Cancellable(self.watch), aclosing(provider.stream(request)) as deltas:
             async for delta in deltas:
