@@ -17,10 +17,10 @@ def test_a_stack_that_has_run_commands_is_four_small_processes(tmp_path: Path) -
         assert stack.process is not None
         for _ in range(_RUNS):
             stack.client().responses.create(model="demo", input=script(shell("echo hello"), say("end")), tools=[SHELL])  # type: ignore[list-item]
-        below = descendants(stack.process.pid)
-        ours = [stack.process.pid, *(pid for pid, line in below.items() if line.startswith(("/", "python")) and "-m moorage." in line)]
-        sizes = {pid: proportional_mib(pid) for pid in ours}
-        assert len(sizes) == 4, (stack.process.pid, below)
-        assert sum(sizes.values()) <= _MIB_MAX, (sizes, below)
+        pid = stack.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        sizes = {each: proportional_mib(each) for each in (pid, *map(int, children))}
+        assert len(sizes) == 4, descendants(pid)
+        assert sum(sizes.values()) <= _MIB_MAX, sizes
     finally:
         stack.stop()

@@ -76,13 +76,15 @@ class LauncherProcess:
 
     state_dir: Path
     socket_path: Path
+    began: list[int] = field(default_factory=list)
+    """From which byte of the log the words of the last start are."""
 
     @property
     def log_file(self) -> Path:
         return self.state_dir / "launcher.log"
 
-    def start(self) -> "subprocess.Popen[bytes]":
-        """Return when it answers. A launcher that cannot work says why, and then nothing here is of use."""
+    def begin(self) -> "subprocess.Popen[bytes]":
+        """Start it; it takes a while to answer."""
         noted = self.state_dir / "launcher.process"
         end_leftover(noted)
         toolbox = toolbox_folder()
@@ -90,28 +92,31 @@ class LauncherProcess:
         command += ["--state-dir", str(self.state_dir / "sandboxes")]
         if toolbox.exists():
             command += ["--toolbox", str(toolbox)]
-        began = len(self.log_file.read_text()) if self.log_file.exists() else 0
-        process = None
-        try:
-            with self.log_file.open("ab") as log, uninterrupted():
-                process = subprocess.Popen(
-                    command,
-                    stdout=log,
-                    stderr=log,
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,
-                    preexec_fn=dying_with(os.getpid()),
-                )
-            write_private(noted, identity(process.pid))
-            if _answers(process, self.socket_path):
-                return process
-        except KeyboardInterrupt:
-            if process is not None:
-                _end(process)
-            raise
+        self.began[:] = [self.log_file.stat().st_size if self.log_file.exists() else 0]
+        with self.log_file.open("ab") as log, uninterrupted():
+            process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=dying_with(os.getpid()),
+            )
+        write_private(noted, identity(process.pid))
+        return process
+
+    def await_answer(self, process: ChildProcess) -> None:
+        """Return when it answers. A launcher that cannot work says why, and then nothing here is of use."""
+        if _answers(process, self.socket_path):
+            return
         _end(process)
-        said = self.log_file.read_text()[began:].strip()
+        said = self.log_file.read_bytes()[self.began[0] :].decode(errors="replace").strip()
         raise SystemExit(said or f"The owner of the sandboxes did not start in {_START_SECONDS_MAX} seconds.")
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        process = self.begin()
+        self.await_answer(process)
+        return process
 
 
 def _end(process: ChildProcess) -> None:

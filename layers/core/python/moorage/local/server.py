@@ -47,7 +47,6 @@ from moorage.store.sqlite_table import SqliteTable
 from moorage.telemetry import tell_error
 from moorage.terminal import clear_status, say
 from moorage.webhooks.delivery import deliver_due
-from moorage.wire.validation import build_validators
 
 TENANT = "default"
 _REAPER_SECONDS = 5
@@ -97,7 +96,6 @@ async def serve(
     )
     if stores.responses.bell is not None:
         stores.responses.bell.listen()
-    build_validators()
     relieve_collector()
     metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
     works = [_reap(runtime, state_dir, metrics), _deliver(runtime), manager.keep_told()]

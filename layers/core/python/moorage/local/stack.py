@@ -56,6 +56,7 @@ from moorage.store.audit import AUDIT_FILE
 from moorage.store.sqlite_table import SqliteTable
 from moorage.telemetry import open_log
 from moorage.terminal import say, show_status
+from moorage.wire.validation import build_validators
 
 _INTERRUPTED = 130
 _SOCKET_PATH_BYTES_MAX = 107
@@ -134,7 +135,9 @@ def start(
         proxy = ProxyProcess(state_dir, inherited_environment() | settings_environment | place.aws, lock)
         children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file), str(egress_socket(state_dir))))
         stack.callback(stop_child, children[-1], PROXY_STOP_SECONDS_MAX)
-    environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", start_sandboxes(stack, children, environment, state_dir))
+    launcher = begin_launcher(stack, children, environment, state_dir)
+    build_validators()  # The launcher takes as long to start, and workers get what is built.
+    environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", programs_of_sandboxes(stack, children, environment, launcher))
     environment.setdefault("MOORAGE_SANDBOX_BROWSER", "true" if has_browser(environment) else "false")
     if "MOORAGE_EGRESS_PROXY" in settings_environment:
         proxy.await_answer()
@@ -163,21 +166,34 @@ def start(
     return code
 
 
-def start_sandboxes(stack: contextlib.ExitStack, children: list[Child], environment: Mapping[str, str], state_dir: Path) -> str:
-    """Start the owner of the sandboxes, or look at the engine. Answers the names of their programs, unless they are known already."""
+def begin_launcher(
+    stack: contextlib.ExitStack, children: list[Child], environment: Mapping[str, str], state_dir: Path
+) -> LauncherProcess | None:
+    """The owner of the sandboxes, which is not waited for; None where they have another."""
+    if environment["MOORAGE_PROVISIONER"] == "docker" or environment["MOORAGE_PROVISIONER"] not in KINDS:
+        return None
+    launcher_socket = Path(environment["MOORAGE_LAUNCHER_SOCKET"])
+    launcher = LauncherProcess(state_dir, launcher_socket)
+    children.append(Child("The owner of the sandboxes", launcher.begin(), launcher.start, str(launcher.log_file), str(launcher_socket)))
+    stack.callback(stop_child, children[-1], LAUNCHER_STOP_SECONDS_MAX)
+    return launcher
+
+
+def programs_of_sandboxes(
+    stack: contextlib.ExitStack, children: list[Child], environment: Mapping[str, str], launcher: LauncherProcess | None
+) -> str:
+    """Wait for the owner of the sandboxes, or look at the engine. Answers the names of their programs, unless they are known
+    already."""
     is_told = "MOORAGE_SANDBOX_PROGRAMS" in environment
     if environment["MOORAGE_PROVISIONER"] == "docker":
         settings = Settings.from_environment(environment)
         programs = begin(settings, asks_programs=not is_told)
         stack.callback(end, settings)
         return programs
-    if environment["MOORAGE_PROVISIONER"] not in KINDS:
+    if launcher is None:
         return ""
-    launcher_socket = Path(environment["MOORAGE_LAUNCHER_SOCKET"])
-    launcher = LauncherProcess(state_dir, launcher_socket)
-    children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket)))
-    stack.callback(stop_child, children[-1], LAUNCHER_STOP_SECONDS_MAX)
-    return "" if is_told else asyncio.run(programs_here(launcher_socket))
+    launcher.await_answer(children[-1].process)
+    return "" if is_told else asyncio.run(programs_here(launcher.socket_path))
 
 
 def has_browser(environment: Mapping[str, str]) -> bool:
