@@ -161,6 +161,18 @@ class Process:
             await asyncio.wait(set(self.tasks), timeout=seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class SessionHooks:
+    """What agents' sessions do about their responses."""
+
+    end: Callable[[StoredResponse], Awaitable[None]]
+    """Lets the session of a response that has ended go on. Harmless to run twice."""
+    wants: Callable[[StoredResponse], Awaitable[bool]]
+    """Says whether a response belongs to one of its session's turns."""
+    automate: Callable[[StoredResponse, str, Mapping[str, Any]], Awaitable[str]]
+    """What a call of a session's response does with automations (``automations/by_agents.py``)."""
+
+
 @dataclass(slots=True)
 class Runtime:
     settings: Settings
@@ -178,28 +190,14 @@ class Runtime:
     process: Process = field(default_factory=Process)
     command: str = "moorage"
     """The word that starts moorage where a client of the API is thought to be; what answers advise begins with it."""
-    sessions_listener: Callable[[StoredResponse], Awaitable[None]] | None = None
-    """Hears that a response of an agent's session has ended (``agents/listener.py``)."""
-    sessions_claim: Callable[[StoredResponse], Awaitable[bool]] | None = None
-    """Says whether a response of an agent's session belongs to one of its turns."""
-    session_automations: Callable[[StoredResponse, str, Mapping[str, Any]], Awaitable[str]] | None = None
-    """What a call of a session's response does with automations (``automations/by_agents.py``)."""
+    sessions: SessionHooks | None = None
+    """Of a process that ends or takes up responses (``agents/listener.py``)."""
 
     def attachments(self, tenant_id: str, entry: ModelEntry) -> AttachmentReader:
         """The reader of an input's documents for a model."""
         chars_max = min(limits.ATTACHMENT_CHARS_MAX, entry.context_window_tokens * limits.ATTACHMENT_CHARS_PER_WINDOW_TOKEN)
         turns = self.process.attachment_turns
         return AttachmentReader(self.computers.containers, turns, tenant_id, takes=entry.documents, chars_max=chars_max)
-
-    async def session_goes_on(self, stored: StoredResponse) -> None:
-        """Let the session of a response that has ended go on. Harmless to run twice."""
-        assert self.sessions_listener is not None, "this process ends responses, and hears of no session"
-        await self.sessions_listener(stored)
-
-    async def session_wants(self, stored: StoredResponse) -> bool:
-        """Whether a response that was written down for a session belongs to it."""
-        assert self.sessions_claim is not None, "this process takes up responses, and hears of no session"
-        return await self.sessions_claim(stored)
 
     @property
     def approval_links(self) -> ApprovalLinks:

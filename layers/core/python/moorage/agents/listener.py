@@ -7,7 +7,7 @@ from moorage.agents.artifacts import publish_of
 from moorage.agents.turns import Payer, advance, is_wanted, note_error, tell_end
 from moorage.automations.by_agents import act
 from moorage.errors import ApiError
-from moorage.runtime import Runtime
+from moorage.runtime import Runtime, SessionHooks
 from moorage.store.responses import StoredResponse
 
 _PASSES: Final = "rate_limit_exceeded"
@@ -16,9 +16,7 @@ _PASSES: Final = "rate_limit_exceeded"
 
 def attend(runtime: Runtime) -> Runtime:
     """Let sessions go on when their responses end: for every process that ends responses."""
-    runtime.sessions_listener = partial(_ended, runtime)
-    runtime.sessions_claim = partial(is_wanted, runtime.stores)
-    runtime.session_automations = partial(act, runtime)
+    runtime.sessions = SessionHooks(partial(_ended, runtime), partial(is_wanted, runtime.stores), partial(act, runtime))
     return runtime
 
 

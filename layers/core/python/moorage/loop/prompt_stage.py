@@ -38,7 +38,7 @@ def outside(runtime: Runtime, stored: StoredResponse) -> Service:
         return await bearer_token(runtime, await runtime.stores.vaults.credential(stored.tenant_id, vault_id, credential_id))
 
     contents = runtime.stores.contents_of(stored.tenant_id)
-    act = None if stored.session_id is None or runtime.session_automations is None else partial(runtime.session_automations, stored)
+    act = None if stored.session_id is None or runtime.sessions is None else partial(runtime.sessions.automate, stored)
     return Service(runtime.fetcher, secret, contents, signature, search_files, token, is_stored=stored.is_stored, automations=act)
 
 

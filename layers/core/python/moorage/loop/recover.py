@@ -64,9 +64,11 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
         return await approvals.tend(runtime, stored) or await team.tend(runtime, stored)
     if not is_quiet or await runtime.stores.executions.status(stored.execution) not in (None, *ENDED):
         return False
-    if stored.session_id is not None and not await runtime.session_wants(stored):
-        await give_up(runtime, stored)
-        return False
+    if stored.session_id is not None:
+        assert runtime.sessions is not None, "this process takes up responses, and hears of no session"
+        if not await runtime.sessions.wants(stored):
+            await give_up(runtime, stored)
+            return False
     return await restart(runtime, stored)
 
 

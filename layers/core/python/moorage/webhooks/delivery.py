@@ -56,7 +56,8 @@ async def settle(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | No
     """The response has ended: announce it to its endpoints, then the loop owes it nothing more. Harmless to run twice."""
     await announce(runtime, stored, end)
     if stored.session_id is not None:
-        await runtime.session_goes_on(stored)
+        assert runtime.sessions is not None, "this process ends responses, and hears of no session"
+        await runtime.sessions.end(stored)
     await runtime.stores.responses.settle(stored)
 
 
