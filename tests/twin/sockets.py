@@ -3,12 +3,16 @@ the stack's table, with its loop and its sandboxes."""
 
 import asyncio
 import contextlib
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.processes import descendants, is_worker
+from moorage.local import step_worker
+
+from tests.processes import descendants, is_worker, until
 from tests.stack import Stack
 from tests.twin.calls import own_name
 from tests.twin.runtime_api import Function
@@ -60,9 +64,21 @@ def sockets_of(template: Template, variables: Mapping[str, str]) -> Iterator[Dep
         management.stop()
 
 
+def _worker_programs(below: int) -> list[int]:
+    return [pid for pid, line in descendants(below).items() if step_worker.__name__ in line]
+
+
 def told_by(stack: Stack) -> dict[str, str]:
-    """What a local stack tells the workers of its loop, and how its emulator of AWS is reached."""
+    """What a local stack tells the workers of its loop, and how its emulator of AWS is reached.
+
+    Those that began as copies show the environment of their parent. One that is started again is a program, with its own.
+    """
     assert stack.process is not None
-    worker = next(pid for pid, line in descendants(stack.process.pid).items() if is_worker(line))
+    below = stack.process.pid
+    if not (programs := _worker_programs(below)):
+        os.kill(next(pid for pid, line in descendants(below).items() if is_worker(line)), signal.SIGKILL)
+        until(lambda: _worker_programs(below))
+        programs = _worker_programs(below)
+    worker = programs[0]
     pairs = (pair.partition("=") for pair in Path(f"/proc/{worker}/environ").read_text().split("\0"))
     return {name: value for name, _, value in pairs if name.startswith(("MOORAGE_", "AWS_"))}
