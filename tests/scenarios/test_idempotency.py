@@ -52,11 +52,12 @@ def test_a_stream_that_is_tried_again_begins_anew_and_runs_nothing_again(stack: 
 
 
 def test_without_a_count_of_tries_each_request_is_its_own(stack: Stack) -> None:
-    body = {"model": "demo", "input": slowly("uncounted", 2), "tools": TOOLS}
+    task = script(shell("echo begun; echo run >> uncounted; sleep 2"), say("Done."))
+    body = {"model": "demo", "input": task, "tools": TOOLS, "stream": True}
     with stack.http() as http:
-        with pytest.raises(httpx.ReadTimeout):
-            http.post("/responses", json=body, timeout=1)
-        assert http.post("/responses", json=body).json()["status"] == "completed"
+        with http.stream("POST", "/responses", json=body) as left:
+            assert next(line for line in left.iter_lines() if "shell_call_output" in line and "begun" in line)
+        assert raw_events(http.post("/responses", json=body).text.splitlines())[-1]["type"] == "response.completed"
     assert containers_named(stack, "uncounted") == 2
 
 
