@@ -102,7 +102,10 @@ async def latency(endpoints: Sequence[Endpoint]) -> Table:
         one, whole = statistics.median(first[name]), statistics.median(total[name])
         added = (one - statistics.median(first[bare]), whole - statistics.median(total[bare]))
         rows.append((name, ms(one), ms(whole), *(("", "") if name == bare else map(ms, added))))
-    note = f"Milliseconds, median of {ALONE_REQUESTS} requests, median of {RUNS} runs. 50 deltas. moorage stores the response."
+    note = (
+        f"Milliseconds, median of {ALONE_REQUESTS} requests, median of {RUNS} runs. The upstream sends 50 deltas without a pause. "
+        "moorage stores the response, and passes deltas that arrive together on as one."
+    )
     return Table("One streaming request", ("", "first delta", "total", "added, first delta", "added, total"), rows, note)
 
 

@@ -112,6 +112,8 @@ class Computers:
     """Those whose sandboxes can be listed from here."""
     warm_pool: WarmPool | None = None
     """Also where none is wanted any more, on Fargate: the reaper then stops what an earlier deployment left waiting."""
+    connections: ExecConnections = field(default_factory=ExecConnections)
+    """To sandboxes of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,7 @@ class Runtime:
     async def aclose(self) -> None:
         await asyncio.gather(*self.process.tasks, return_exceptions=True)
         await self.models.http.aclose()
+        await self.computers.connections.aclose()
         for fleet in self.computers.fleets:
             if isinstance(fleet.owner, LauncherProvisioner | DockerProvisioner):
                 await fleet.owner.aclose()
@@ -275,7 +278,8 @@ def _computers(settings: Settings, stores: Stores, keys: DeploymentKeys, executo
     egress = EgressService(table, sealed_with, settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor))
     microvms = _microvms(settings, executor)
     provisioner = _provisioner(settings, executor, microvms)
-    connect, pooled = _connect(provisioner), _pooled(provisioner)
+    connections = ExecConnections()
+    connect, pooled = _connect(provisioner, connections), _pooled(provisioner)
     pool = _warm_pool(settings, table, pooled, keys, clock, connect)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
@@ -305,7 +309,7 @@ def _computers(settings: Settings, stores: Stores, keys: DeploymentKeys, executo
         mirrors=Mirrors(settings.python_mirror, settings.npm_mirror),
     )
     fleets = _fleets(pooled, microvms, settings, table, containers.incarnations.token_of, clock)
-    return Computers(containers, egress, tuple(fleets), pool)
+    return Computers(containers, egress, tuple(fleets), pool, connections)
 
 
 def _warm_pool(
@@ -387,7 +391,7 @@ def _secret(arn: str) -> str:
     return value
 
 
-def _connect(provisioner: Provisioner) -> Callable[[Handle], ExecClient] | None:
+def _connect(provisioner: Provisioner, connections: ExecConnections) -> Callable[[Handle], ExecClient] | None:
     """The client of a sandbox; None if it cannot be reached from here."""
     match provisioner:
         case FargateProvisioner():
@@ -395,7 +399,7 @@ def _connect(provisioner: Provisioner) -> Callable[[Handle], ExecClient] | None:
         case LambdaMicrovmProvisioner():
             return provisioner.connect
         case _:
-            return ExecConnections().connect
+            return connections.connect
 
 
 def _with_microvms(
