@@ -196,7 +196,7 @@ class ExecClient(OverHttp):
         """``auth`` adds the header of the way to the server beside the server's own token (a MicroVM's endpoint). ``reaches_bucket``:
         large files go by :meth:`fetch_file` and :meth:`store_file`."""
         self.reaches_bucket = reaches_bucket
-        self.has_just_answered = isinstance(transport, _Lent) and transport.is_connected
+        self.has_just_answered = isinstance(transport, _LentTransport) and transport.is_connected
         """An earlier client has got an answer a moment ago, over a connection that is still open: the server lives."""
         self.handle = handle
         self._clock = clock
@@ -482,7 +482,7 @@ class ExecConnections:
         if not handle.endpoint.startswith("unix:"):
             return ExecClient(handle)
         transport = self._idle.pop(handle, None) or _Transport(handle.endpoint.removeprefix("unix:"))
-        return ExecClient(handle, transport=_Lent(handle, transport, self))
+        return ExecClient(handle, transport=_LentTransport(handle, transport, self))
 
     async def take_back(self, handle: Handle, transport: "_Transport") -> None:
         others = [self._idle.pop(handle)] if handle in self._idle else []
@@ -498,7 +498,7 @@ class ExecConnections:
 
 
 @dataclass(slots=True)
-class _Lent(httpx.AsyncBaseTransport):
+class _LentTransport(httpx.AsyncBaseTransport):
     """A transport that goes back when its client is closed."""
 
     handle: Handle
