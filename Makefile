@@ -150,8 +150,8 @@ test: $(VENV)/.dev
 suite: setup-dev .venv-template/.done .build/collected
 	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder
 
-# Pure tests: no stack, no sandbox, no emulator. Types are checked incrementally. The loop's tests take as long as all others, so two
-# processes run them, which costs less than to hand single tests to workers.
+# Pure tests: no stack, no sandbox, no emulator. Types are checked incrementally. The loop's tests wait for half of their time, so two
+# workers run them beside the others.
 PURE := tests/unit/wire tests/unit/model tests/unit/tools tests/unit/test_hosts.py tests/unit/test_settings.py \
 	tests/unit/test_terminal.py tests/unit/test_codec.py tests/contract/test_architecture.py tests/contract/test_rooms.py \
 	tests/contract/test_events.py tests/contract/test_parameters.py tests/contract/test_openapi.py
@@ -161,7 +161,7 @@ quick: setup-dev
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync quick-loop quick-others
 
 quick-loop:
-	TESTS=quick $(BIN)/python -m pytest -q -x tests/unit/loop
+	TESTS=quick $(BIN)/python -m pytest -q -n 2 -x tests/unit/loop
 
 quick-others:
 	$(BIN)/mypy
