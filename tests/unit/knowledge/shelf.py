@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, ClassVar
 
 from moorage.knowledge.bundles import BundleLimits
-from moorage.knowledge.index import IndexedFile, IndexRef, SearchOptions, VectorIndex
+from moorage.knowledge.index import IndexedFile, IndexRef, SearchOptions
 from moorage.knowledge.neighbours import Neighbours
 from moorage.knowledge.object_index import ObjectIndex
 
@@ -57,7 +57,7 @@ class Shelf:
         self.counted = Counted()
         embeddings = embeddings_of(self.model, self.other_model, meter=self.counted)
         neighbours = Neighbours(self.blobs.vectors.bucket(), self.blobs) if self.has_vector_bucket else None
-        self.index: VectorIndex = ObjectIndex(
+        self.index = ObjectIndex(
             self.blobs, embeddings, clock=lambda: self.now, neighbours=neighbours, bundle_bounds=bundles or BundleLimits(), **bounds
         )
 

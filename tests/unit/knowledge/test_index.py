@@ -275,7 +275,7 @@ async def test_results_are_the_same_whatever_a_process_may_hold(bound: int) -> N
     await put_cats(shelf, range(12))
     for _ in range(2):
         assert sorted(await small.found("cat 3", max_num_results=4)) == sorted(await shelf.found("cat 3", max_num_results=4))
-    held = sum(held.bytes for held in small.index._held.values())  # type: ignore[attr-defined]
+    held = sum(held.bytes for held in small.index._held.values())
     assert held <= bound
 
 
@@ -306,7 +306,7 @@ async def test_the_store_that_was_searched_longest_ago_makes_room() -> None:
         await shelf.index.put_file(store, CATS, ["cat"])
     for store in (*stores, stores[0], stores[3]):
         await shelf.found("cat", store=store)
-    assert 1 <= len(shelf.index._held) < 4  # type: ignore[attr-defined]
+    assert 1 <= len(shelf.index._held) < 4
     shelf.segments_read()
     await shelf.found("cat", store=stores[3])
     assert shelf.segments_read() == 0

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from moorage import limits
 from moorage.agents.session_start import check_settings
 from moorage.agents.settings import as_answer, team_of
 from moorage.agents.shapes import CREATE_AGENT, UPDATE_AGENT, AgentQuery, SavedAgent
@@ -30,7 +29,6 @@ class _AgentId(StringConvertor):
 register_url_convertor("agent", _AgentId())
 router = Router()
 _ONE: Final = "/agents/{agent_id:agent}"
-_VERSION: Final = ("version", {"type": "integer", "minimum": 1, "maximum": limits.AGENT_VERSIONS_MAX})
 
 
 @router.post("/agents", "createAgent", "Save an agent", body=("CreateAgent", CREATE_AGENT), statuses=(404,))

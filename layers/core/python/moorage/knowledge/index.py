@@ -1,12 +1,12 @@
 """The search of vector stores: chunks of files, with their embeddings and their words.
 
-A :class:`VectorIndex` knows nothing of the API's records. The caller names the stores and files to search; unknown ones are treated as
-absent. Everything here may be done twice.
+An index (``object_index.py``) knows nothing of the API's records. The caller names the stores and files to search; unknown ones are
+treated as absent. Everything here may be done twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from moorage import limits
 
@@ -84,38 +84,3 @@ class Hit:
     """0 to 1."""
     text: str
     ranks: Ranks = Ranks()
-
-
-class VectorIndex(Protocol):
-    async def put_file(self, store: IndexRef, file: IndexedFile, chunks: Sequence[str]) -> int:
-        """Embed and store the chunks of a file, in place of those that it had; answers how many bytes they take. Raises
-        :class:`~moorage.errors.UpstreamError` if the embedding model does."""
-        ...
-
-    async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> bool:
-        """All of them anew. Nothing happens if the file is not there. Answers whether :meth:`tidy` has something to do then."""
-        ...
-
-    async def delete_file(self, store: IndexRef, file_id: str) -> bool:
-        """Nothing finds it from here on. Answers whether copies may be left that :meth:`tidy` clears away."""
-        ...
-
-    async def delete(self, store: IndexRef) -> None:
-        """With all its files."""
-        ...
-
-    async def tidy(self, store: IndexRef) -> bool:
-        """Do a part of the work that makes later searches quick, and clear away leftovers of deleted files; True if it changed
-        anything, and there may be more to do.
-
-        Searches give the same answer before, after, and if it breaks off.
-        """
-        ...
-
-    async def chunks(self, store: IndexRef, file_id: str) -> list[str]:
-        """The text of a file as it was put; empty if it is not there."""
-        ...
-
-    async def search(self, stores: Sequence[IndexRef], queries: Sequence[str], options: SearchOptions) -> list[Hit]:
-        """The chunks that fit best, the best first, by all queries together."""
-        ...

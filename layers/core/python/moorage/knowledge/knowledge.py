@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import httpx
 
 from moorage import limits
 from moorage.knowledge.embeddings import Embeddings, EmbeddingSource, Meter
-from moorage.knowledge.index import VectorIndex
 from moorage.parallel import imported
 from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
 from moorage.store.vector_bucket import VectorBucket
+
+if TYPE_CHECKING:
+    from moorage.knowledge.object_index import ObjectIndex
 
 
 class Knowledge:
@@ -40,7 +43,7 @@ class Knowledge:
         return Embeddings.of(self._catalog, self._transport, self._meter, self._budgets)
 
     @cached_property
-    def index(self) -> VectorIndex:
+    def index(self) -> "ObjectIndex":
         """Made at once. A process that serves others asks :meth:`opened_index`."""
         from moorage.knowledge.neighbours import Neighbours
         from moorage.knowledge.object_index import ObjectIndex
@@ -50,7 +53,7 @@ class Knowledge:
             self._blobs, self.embeddings, clock=self._clock, neighbours=neighbours, cache_bytes_max=self._cache_bytes_max
         )
 
-    async def opened_index(self) -> VectorIndex:
+    async def opened_index(self) -> "ObjectIndex":
         """Its modules take a tenth of a second, and most processes never search: they are imported on a thread."""
         await imported("moorage.knowledge.object_index")
         return self.index

@@ -136,6 +136,8 @@ class ObjectIndex:
     # --- writing ---
 
     async def put_file(self, store: IndexRef, file: IndexedFile, chunks: Sequence[str]) -> int:
+        """Embed and store the chunks of a file, in place of those that it had; answers how many bytes they take. Raises
+        :class:`~moorage.errors.UpstreamError` if the embedding model does."""
         version = self._version()
         vectors: list[bytes] = []
         for start in range(0, len(chunks), limits.EMBEDDED_AT_ONCE):
@@ -157,6 +159,7 @@ class ObjectIndex:
         return await self._embeddings.embed(store.tenant, store.model, texts, store.dimension, draws_on=store.draws_on)
 
     async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> bool:
+        """All of them anew. Nothing happens if the file is not there. Answers whether :meth:`tidy` has something to do then."""
         version = self._version()
         prefix = object_keys.index_segments(store.tenant, store.store_id, file_id)
         if _latest([entry async for entry in self._blobs.list_sizes(prefix)]) is None:
@@ -167,6 +170,7 @@ class ObjectIndex:
         return await self._has_copies(store)
 
     async def delete_file(self, store: IndexRef, file_id: str) -> bool:
+        """Nothing finds it from here on. Answers whether copies may be left that :meth:`tidy` clears away."""
         deleted = [await self._blobs.delete_prefix(prefix) for prefix in _prefixes(store, file_id)]
         if self._neighbours:
             await self._neighbours.delete_file(store, file_id)
@@ -175,7 +179,12 @@ class ObjectIndex:
         return await self._has_copies(store)  # also if an earlier attempt has deleted it
 
     async def tidy(self, store: IndexRef) -> bool:
-        """A search goes by the same as before, and there is no stamp; but for vectors that the vector bucket lacked, and has now."""
+        """Do a part of the work that makes later searches quick, and clear away leftovers of deleted files; True if it changed
+        anything, and there may be more to do.
+
+        Searches give the same answer before, after, and if it breaks off. So there is no stamp; but for vectors that the vector bucket
+        lacked, and has now.
+        """
         listed = await self._listed(store)
         done = []
         told: Mapping[str, ChunkDigest] = {}
@@ -202,6 +211,7 @@ class ObjectIndex:
         return any([await self._bundles.are_there(part.place) for part in self._parts(store, {}, {})])
 
     async def delete(self, store: IndexRef) -> None:
+        """With all its files."""
         await self._blobs.delete_prefix(object_keys.index_objects(store.tenant, store.store_id))
         if self._neighbours:
             await self._neighbours.delete(store)
@@ -223,6 +233,7 @@ class ObjectIndex:
     # --- reading ---
 
     async def chunks(self, store: IndexRef, file_id: str) -> list[str]:
+        """The text of a file as it was put; empty if it is not there."""
         prefix = object_keys.index_segments(store.tenant, store.store_id, file_id)
         listed = _latest([entry async for entry in self._blobs.list_sizes(prefix)])
         if listed is None:
@@ -235,6 +246,7 @@ class ObjectIndex:
         return await worked(lambda: segments.texts(segment, packed))
 
     async def search(self, stores: Sequence[IndexRef], queries: Sequence[str], options: SearchOptions) -> list[Hit]:
+        """The chunks that fit best, the best first, by all queries together."""
         asked = await self._queries(stores, queries, options)
         for _ in stores:
             try:

@@ -21,7 +21,6 @@ HOSTED_COMPUTER: Final = "computer.hosted"
 """Among the native tools of an upstream: it takes a computer that runs here by its own toolset."""
 FAMILY: Final = "computer"
 _CALL: Final = "computer_call"
-_OUTPUT: Final = "computer_call_output"
 _OFF: Final = ("cursor_position", "hold_key", "left_mouse_down", "left_mouse_up", "zoom")
 TOOLSET: Final[Tool] = {"type": "computer_toolset_20260801", "configs": {name: {"enabled": False} for name in _OFF}}
 

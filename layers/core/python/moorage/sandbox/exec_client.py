@@ -35,7 +35,6 @@ from moorage.sandbox.provisioner import Handle
 
 _LENGTH: Final = struct.Struct(">q")
 Stream = Literal["stdout", "stderr"]
-PROTOCOL: Final = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,6 @@ _COMMANDS: Final = "it has commands. Make each of them a skill"
 _AGENTS: Final = "it has agents. Save them as agents of this API"
 _FIELDS: Final = {"mcpServers": _SERVERS, "apps": _APPS, "hooks": _HOOKS, "commands": _COMMANDS, "agents": _AGENTS}
 _UNKNOWN: Final = "the field is not known here. Leave it out"
-_ASTRAY: Final = "it is in no folder of a skill. Put it into the folder of the skill that uses it, or leave it out"
 _PLACES: Final = {
     ".mcp.json": _SERVERS,
     "mcp.json": _SERVERS,

@@ -119,9 +119,6 @@ class _Entry:
         return {"used": dict(self.used), "held": dict(self.held), "until": self.until}
 
 
-_NOTHING: Final = _Entry({}, {}, 0)
-
-
 class Budgets:
     def __init__(self, table: Table, clock: Clock) -> None:
         self._table = table

@@ -24,6 +24,7 @@ from moorage import limits
 from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, SandboxElsewhere, SandboxError, StorageFull, UpstreamError, VectorBucketError
 from moorage.knowledge.index import IndexedFile
+from moorage.knowledge.knowledge import Knowledge
 from moorage.parallel import worked
 from moorage.store.blobs import BlobNotFound
 from moorage.store.table import TABLE_ERRORS
@@ -35,7 +36,7 @@ from moorage.vector_stores.files import IndexNote, StoreFiles
 from moorage.vector_stores.jobs import IndexState, Job, Jobs
 from moorage.vector_stores.reading import Reading
 from moorage.vector_stores.records import ErrorCode, StoreFile, VectorStoreRecord
-from moorage.vector_stores.stores import StoreKnowledge, VectorStoreRecords
+from moorage.vector_stores.stores import VectorStoreRecords
 
 _CRASHED: Final = "The file could not be indexed: reading it was begun several times and never ended."
 _NOTHING_RUNS: Final = "The file could not be indexed: the work on it broke off too often."
@@ -60,7 +61,7 @@ class Indexing:
     files: StoreFiles
     jobs: Jobs
     reading: Reading
-    knowledge: StoreKnowledge
+    knowledge: Knowledge
 
     # --- index -------------------------------------------------------------------------------------------------------------------
 

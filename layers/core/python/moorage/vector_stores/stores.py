@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from moorage import limits
 from moorage.errors import ConditionFailed, too_many_vector_stores, vector_store_expired, vector_store_not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
-from moorage.knowledge.index import IndexRef, VectorIndex
+from moorage.knowledge.index import IndexRef
+from moorage.knowledge.knowledge import Knowledge
 from moorage.store import keys, schema
 from moorage.store.listing import gone_record, read_page
 from moorage.store.table import Record, Table
@@ -19,33 +20,6 @@ UNCHANGED: Final[Any] = object()
 """Of a field that a change does not name: null is a value."""
 
 
-class StoreEmbedder(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def dimension(self) -> int: ...
-
-
-class StoreEmbedders(Protocol):
-    @property
-    def default(self) -> StoreEmbedder:
-        """That of new stores."""
-        ...
-
-
-class StoreKnowledge(Protocol):
-    """A model's part that vector stores need."""
-
-    @property
-    def embeddings(self) -> StoreEmbedders: ...
-
-    @property
-    def index(self) -> VectorIndex: ...
-
-    async def opened_index(self) -> VectorIndex: ...
-
-
 @dataclass(frozen=True, slots=True)
 class StorePage:
     stores: list[VectorStoreRecord]
@@ -53,7 +27,7 @@ class StorePage:
 
 
 class VectorStoreRecords:
-    def __init__(self, table: Table, knowledge: StoreKnowledge, *, clock: Clock) -> None:
+    def __init__(self, table: Table, knowledge: Knowledge, *, clock: Clock) -> None:
         self._table = table
         self._knowledge = knowledge
         self._clock = clock

@@ -9,6 +9,7 @@ from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.errors import ConditionFailed
 from moorage.files.store import Clock
+from moorage.knowledge.knowledge import Knowledge
 from moorage.parallel import side_by_side
 from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import Blobs
@@ -17,7 +18,7 @@ from moorage.store.table import Record, Table
 from moorage.vector_stores.jobs import JOB
 from moorage.vector_stores.records import STORE, VectorStoreRecord
 from moorage.vector_stores.shapes import FILE_STATUSES
-from moorage.vector_stores.stores import StoreKnowledge, due_record
+from moorage.vector_stores.stores import due_record
 
 _NOTHING: Final = dict.fromkeys((*FILE_STATUSES, "total", "usage_bytes"), 0)
 _STAYING: Final = (keys.META, keys.PURGE, keys.GONE)
@@ -25,7 +26,7 @@ _STAYING: Final = (keys.META, keys.PURGE, keys.GONE)
 
 class VectorStoreSweep:
     def __init__(
-        self, table: Table, blobs: Blobs, knowledge: StoreKnowledge, stored: StoredBytes, containers: Containers, *, clock: Clock
+        self, table: Table, blobs: Blobs, knowledge: Knowledge, stored: StoredBytes, containers: Containers, *, clock: Clock
     ) -> None:
         self._table = table
         self._stored = stored

@@ -13,6 +13,7 @@ from moorage.containers.containers import Containers
 from moorage.errors import passing_over_what_is_gone, vector_store_busy
 from moorage.files.store import Clock, FileStore
 from moorage.knowledge.index import Hit, SearchOptions
+from moorage.knowledge.knowledge import Knowledge
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.executions import Executions
 from moorage.store.table import Table
@@ -21,7 +22,7 @@ from moorage.vector_stores.indexing import Indexing
 from moorage.vector_stores.jobs import Jobs
 from moorage.vector_stores.reading import Reading
 from moorage.vector_stores.records import AUTO, Attributes, Chunking, FileBatch, StoreFile, VectorStoreRecord
-from moorage.vector_stores.stores import StoreKnowledge, VectorStoreRecords
+from moorage.vector_stores.stores import VectorStoreRecords
 from moorage.vector_stores.sweep import VectorStoreSweep
 
 
@@ -33,7 +34,7 @@ class VectorStores:
         files: FileStore,
         containers: Containers,
         executions: Executions,
-        knowledge: StoreKnowledge,
+        knowledge: Knowledge,
         *,
         clock: Clock,
     ) -> None:
