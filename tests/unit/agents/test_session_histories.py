@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.errors import Superseded
+from moorage.errors import StorageFull, Superseded
 from moorage.loop.recover import recover
 from moorage.state import LoopState, Next
 from moorage.store import keys
@@ -50,8 +50,14 @@ class History:
     time: int = 0
     depth: int = 0
     deaths: int = 3
+    is_full: bool = False
+    """The disk."""
 
     async def before_write(self, record: Record) -> None:
+        if self.dice.random() < (0.3 if self.is_full else 0.02):
+            self.is_full = not self.is_full
+        if self.is_full:
+            raise StorageFull
         chance = self.dice.random()
         if chance < 0.03 and self.deaths:
             self.deaths -= 1
@@ -62,7 +68,7 @@ class History:
     async def act(self) -> None:
         """Something happens; nobody outside of it hears of its death."""
         self.time += 1
-        self.lab.lab.now += 0.01
+        self.lab.lab.now += self.dice.choice((-1000, 1000)) if self.dice.random() < 0.03 else 0.01
         self.depth += 1
         acts: list[Callable[[], Awaitable[object]]] = [
             *(self.step, self.step, self.step),
@@ -70,7 +76,7 @@ class History:
         ]
         try:
             await self.dice.choice(acts)()
-        except (Died, Superseded):
+        except (Died, Superseded, StorageFull):
             pass
         finally:
             self.depth -= 1
@@ -87,7 +93,7 @@ class History:
 
     async def send_again(self, name: str) -> None:
         answer = await self.lab.send_again(name, message(name))
-        assert answer.status_code in (202, 409, 429, 500), answer.text
+        assert answer.status_code in (202, 409, 429, 500, 507), answer.text
         if answer.status_code == 202 and self.sent[name].ended is None:
             self.time += 1
             self.sent[name].ended = self.time
@@ -98,7 +104,7 @@ class History:
             answer = await self.lab.send(
                 decided(self.dice.choice(actions)["request_id"], self.dice.choice(["approve", "deny", "cancel"]))
             )
-            assert answer.status_code in (202, 400, 404, 409, 500), answer.text
+            assert answer.status_code in (202, 400, 404, 409, 500, 507), answer.text
 
     async def answer(self) -> None:
         standing = await self.lab.standing()
@@ -106,11 +112,11 @@ class History:
             return
         chosen = self.dice.choice(standing.open_calls)["call_id"]
         answer = await self.lab.send(await self.lab.result(chosen, f"result of {chosen}"))
-        assert answer.status_code in (202, 400, 429, 500), answer.text
+        assert answer.status_code in (202, 400, 429, 500, 507), answer.text
 
     async def cancel(self) -> None:
         if self.dice.random() < 0.3:
-            assert (await self.lab.cancel()).status_code in (202, 400, 500)
+            assert (await self.lab.cancel()).status_code in (202, 400, 500, 507)
 
     async def step(self) -> None:
         """One task of the state machine."""
@@ -155,7 +161,10 @@ class History:
     async def look(self) -> None:
         assert (await self.lab.shown())["status"] == "idle"
         before = await self.lab.turns()
-        assert not await self.waiting() or before[-1]["status"] == "cancelled"
+        if not before or before[-1]["status"] != "cancelled":
+            # A client without a key cannot know what became of its message if the process died that took it.
+            unknown = {name for name, sent in self.sent.items() if sent.ended is None and not sent.has_key}
+            assert {message["content"][0]["text"] for each in await self.waiting() for message in each.messages} <= unknown
         await self.lab.say("last")
         await self.come_to_rest()
         assert (await self.lab.shown())["status"] == "idle"

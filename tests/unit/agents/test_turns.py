@@ -1,20 +1,21 @@
 """Input, ends and cancels that meet, and processes that die in between: nothing is lost, doubled or left without an end."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.errors import ApiError
+from moorage.errors import ApiError, StorageFull
 from moorage.loop.recover import recover
 from moorage.state import LoopState
+from moorage.store import keys
 from moorage.store.table import Record
 
 from tests.unit.agents.sessions import WEIGH, SessionLab, in_short, message, names
 from tests.unit.loop.approvals import both
-from tests.unit.loop.lab import call, say, shell
+from tests.unit.loop.lab import Turn, call, say, shell
 from tests.unit.loop.test_pause import run_all
 from tests.unit.store.deaths import Death, Died
 
@@ -255,6 +256,105 @@ async def test_a_result_that_is_sent_again_after_a_death_is_accepted(died_at: in
     await recovered(lab)
     assert await statuses(lab) == ["completed"]
     assert [item for item in await lab.items() if "output" in item] == ["function_call_output 3 kg completed"]
+
+
+class FullDisk:
+    """The ``before_write`` of a table whose disk has room for so many records."""
+
+    def __init__(self, writes: int) -> None:
+        self._writes_left = writes
+
+    async def __call__(self, record: Record) -> None:
+        self._writes_left -= 1
+        if self._writes_left < 0:
+            raise StorageFull
+
+
+async def sends_a_result_as_its_response_ends(lab: SessionLab, then: Callable[[Record], Awaitable[None]]) -> dict[str, Any]:
+    """The result of a function whose response still runs a command, and has ended once the result waits."""
+    await lab.lab.step(LoopState.from_json(next(iter(lab.lab.executions.started.values()))))
+    result = await lab.result("call_f", "3 kg")
+
+    async def end_first(record: Record) -> None:
+        if record["SK"].startswith(keys.INPUT_PREFIX):
+            lab.lab.table.before_write = None
+            await run_all(lab.lab, next(iter(lab.lab.executions.started)))
+            lab.lab.table.before_write = then
+
+    lab.lab.table.before_write = end_first
+    return result
+
+
+def weighs_beside_a_command() -> Turn:
+    return both(call("weigh", "{}", "call_f"), shell("a", call_id="call_s"))
+
+
+@pytest.mark.parametrize("room", range(3))
+@pytest.mark.parametrize("key", ["", "key"])
+async def test_a_result_that_finds_a_full_disk_is_refused_and_taken_later(key: str, room: int) -> None:
+    lab = await SessionLab.begun(weighs_beside_a_command(), say("Well."), say("Well."), tools=[WEIGH])
+    result = await sends_a_result_as_its_response_ends(lab, FullDisk(room))
+
+    async def send() -> int:
+        return (await (lab.send_again(key, result) if key else lab.send(result))).status_code
+
+    assert await send() == 507
+    assert await lab.lab.runtime.stores.agent_sessions.inputs(lab.session) == []
+    lab.lab.table.before_write = None
+    lab.lab.now += limits.REPEAT_PENDING_SECONDS + 1
+    assert await send() == 202
+    await lab.play()
+    assert (await statuses(lab), lab.asked()) == (["completed"], ["go", "call_f: 3 kg"])
+
+
+@pytest.mark.parametrize("died_at", range(3))
+async def test_a_result_sent_again_goes_on_where_its_process_died(died_at: int) -> None:
+    lab = await SessionLab.begun(weighs_beside_a_command(), say("Well."), say("Well."), tools=[WEIGH])
+    result = await sends_a_result_as_its_response_ends(lab, Death(died_at))
+    with suppress(Died):
+        await lab.send_again("key", result)
+    lab.lab.table.before_write = None
+    lab.lab.now += limits.REPEAT_PENDING_SECONDS + 1
+    assert (await lab.send_again("key", result)).status_code == 202
+    await recovered(lab)
+    assert (await statuses(lab), lab.asked()) == (["completed"], ["go", "call_f: 3 kg"])
+
+
+async def test_a_message_is_answered_although_a_full_disk_keeps_no_answer_for_its_key() -> None:
+    lab = await SessionLab.begun(say("One."), first=None)
+
+    async def full_at_the_answer(record: Record) -> None:
+        if record.get("status") == 202:
+            raise StorageFull
+
+    lab.lab.table.before_write = full_at_the_answer
+    assert (await lab.send_again("key", message("go"))).status_code == 202
+    lab.lab.now += limits.REPEAT_PENDING_SECONDS + 1
+    lab.lab.table.before_write = None
+    assert (await lab.send_again("key", message("go"))).status_code == 202
+    await lab.play()
+    assert await lab.items() == ["user: go", "assistant: One."]
+
+
+async def test_a_message_is_known_again_after_the_clock_was_set_back() -> None:
+    lab = await SessionLab.begun(say("One."), say("Two."), say("Three."), first=None)
+
+    async def die_at_the_answer(record: Record) -> None:
+        if record.get("status") == 202:
+            raise Died
+
+    lab.lab.table.before_write = die_at_the_answer
+    with suppress(Died):
+        await lab.send_again("key", message("one"))
+    lab.lab.table.before_write = None
+    await lab.play()
+    lab.lab.now -= 1000
+    await lab.say("two")
+    await lab.play()
+    lab.lab.now += limits.REPEAT_PENDING_SECONDS + 1
+    assert (await lab.send_again("key", message("one"))).status_code == 202
+    await lab.play()
+    assert [item for item in await lab.items() if item.startswith("user")] == ["user: one", "user: two"]
 
 
 async def test_two_messages_at_once_are_both_taken() -> None:

@@ -19,6 +19,7 @@ from moorage.store.table import Record
 from tests.unit.api.served import Served
 from tests.unit.loop.lab import FakeExecutions, Lab, say, shell
 from tests.unit.loop.test_pause import run_all
+from tests.unit.store.deaths import Death, Died
 from tests.unit.store.memory import MemoryTable
 
 
@@ -56,6 +57,27 @@ async def test_a_key_of_an_unstored_response_counts_as_used_once_answered() -> N
     assert [answer.status_code for answer in answers] == [200, 409]
     assert answers[1].json()["error"]["code"] == "idempotency_key_used"
     assert len(lab.model.requests) == 1
+
+
+@pytest.mark.parametrize("seconds", [limits.REPEAT_PENDING_SECONDS, -1000])
+async def test_a_key_whose_process_died_is_free_later_although_the_clock_was_set_back(seconds: int) -> None:
+    lab = Lab(say("Only once."))
+    catalog = cast("Any", lab.runtime.models.catalog)
+    catalog.remote_servers, catalog.default_skills = RemoteServers(), ()
+    served = Served.of(lab)
+
+    async def send() -> tuple[int, str]:
+        body = {"model": "m", "input": "hi", "background": True}
+        answer = await served.ask("POST", "/responses", headers={"idempotency-key": "one"}, json=body)
+        return answer.status_code, (answer.json().get("error") or {}).get("code", "")
+
+    lab.table.before_write = Death(1)
+    with suppress(Died):
+        await send()
+    lab.table.before_write = None
+    assert await send() == (409, "idempotency_key_pending")
+    lab.now += seconds
+    assert await send() == (200, "")
 
 
 class Noting(MemoryTable):

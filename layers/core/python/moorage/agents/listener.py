@@ -1,17 +1,13 @@
 """What sessions hear of the loop: the end of each of their responses."""
 
 from functools import partial
-from typing import Final
 
 from moorage.agents.artifacts import publish_of
-from moorage.agents.turns import Payer, advance, is_wanted, note_error, tell_end
+from moorage.agents.turns import Payer, advance, is_wanted, note_error, passes, tell_end
 from moorage.automations.by_agents import act
 from moorage.errors import ApiError
 from moorage.runtime import Runtime, SessionHooks
 from moorage.store.responses import StoredResponse
-
-_PASSES: Final = "rate_limit_exceeded"
-"""The code of what is refused for now; a budget that is used up is not."""
 
 
 def attend(runtime: Runtime) -> Runtime:
@@ -34,6 +30,6 @@ async def _ended(runtime: Runtime, stored: StoredResponse) -> None:
     try:
         await advance(runtime, session, Payer.of(stored), may_begin=False)
     except ApiError as error:
-        if error.code == _PASSES or error.status == 409 or error.status >= 500:
+        if passes(error):
             raise
         await note_error(runtime, session, error, stored.response_id)

@@ -231,6 +231,7 @@ async def create_events(request: Request, caller: Caller, session_id: str, body:
         offer = offer.marked(mark)
         since = getattr(request.state, SINCE, None)
         if since is not None and await was_taken(runtime.stores, session, offer, since):
+            await advance(runtime, session, _payer(caller))  # Its process may have died before it could do that.
             return JsonResponse({}, status_code=202)
     if results:
         check_results(await stand(runtime.stores, session), results)

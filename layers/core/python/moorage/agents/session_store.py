@@ -566,12 +566,13 @@ class AgentSessions:
 
     async def add_input(
         self, session: SessionRecord, messages: Sequence[Item], results: Mapping[str, Item], *, behind: WaitingInput | None = None
-    ) -> None:
-        """It waits from now on, ``behind`` what waits already, also where the clock was set back since. Raises 404 if the session was
-        deleted meanwhile."""
+    ) -> str:
+        """It waits from now on, ``behind`` what waits already, also where the clock was set back since. Answers its sort key. Raises
+        404 if the session was deleted meanwhile."""
         given = await self.input_write(session, messages, results, behind=behind)
         await self._table.write(given)
         await self._check_there(session, given.sk, (given.record or {}).get("blob"))
+        return given.sk
 
     async def input_write(
         self, session: SessionRecord, messages: Sequence[Item], results: Mapping[str, Item], *, behind: WaitingInput | None = None
@@ -591,8 +592,9 @@ class AgentSessions:
         opened = [await unpacked(body) for body in bodies]
         return [WaitingInput(record["SK"], body["messages"], body["results"]) for record, body in zip(records, opened, strict=True)]
 
-    async def drop_input(self, session: SessionRecord, sort_key: str) -> None:
-        await self._table.delete(keys.agent_session(session.tenant_id, session.id), sort_key)
+    async def drop_input(self, session: SessionRecord, sort_key: str) -> bool:
+        """Withdraw what waits. False if it was taken meanwhile."""
+        return await self._table.delete(keys.agent_session(session.tenant_id, session.id), sort_key) is not None
 
     def _ring(self, session: SessionRecord) -> None:
         if self.bell is not None:

@@ -11,6 +11,7 @@ it does hangs on one conditional write (``session_store.py``), so that it may ru
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 from moorage import ids, limits
@@ -53,6 +54,8 @@ from moorage.wire.types import Item
 
 FUNCTION_CALL: Final = "function_call"
 _RETRY_SECONDS: Final = 1
+_PASSES: Final = "rate_limit_exceeded"
+"""The code of what is refused for now; a budget that is used up is not."""
 _BILLION: Final = 1_000_000_000
 
 
@@ -239,8 +242,8 @@ async def advance(
         elif offer is not None:
             if len(waiting) >= limits.AGENT_SESSION_INPUTS_MAX:
                 raise rate_limited("Too much input waits for the next step of this session's turn. Retry later.", _RETRY_SECONDS)
-            await sessions.add_input(session, offer.messages, offer.results, behind=waiting[-1] if waiting else None)
-            await _take_up(runtime, session, payer, may_begin=may_begin)
+            kept = await sessions.add_input(session, offer.messages, offer.results, behind=waiting[-1] if waiting else None)
+            await _take_up(runtime, session, payer, kept, may_begin=may_begin)
             return
         else:
             if standing.is_running and any(each.messages for each in waiting):
@@ -252,13 +255,22 @@ async def advance(
     raise rate_limited(f"Session '{session.id}' is given input faster than it can take it. Retry later.", _RETRY_SECONDS)
 
 
-async def _take_up(runtime: Runtime, session: SessionRecord, payer: Payer, *, may_begin: bool) -> None:
-    """Input is kept from now on, whatever comes. The response that it waits for takes it, or has ended meanwhile."""
+async def _take_up(runtime: Runtime, session: SessionRecord, payer: Payer, kept: str, *, may_begin: bool) -> None:
+    """The response that input waits for takes it, or has ended meanwhile. Raises :class:`ApiError` for what passes, such as a full
+    disk. The input is withdrawn then, unless it was taken. The session keeps the other errors, and the input."""
     turn = await runtime.stores.agent_sessions.last_turn(session)
     try:
         await advance(runtime, session, payer, may_begin=may_begin)
     except ApiError as error:
-        await note_error(runtime, session, error, "" if turn is None else turn.current)
+        if not passes(error):
+            await note_error(runtime, session, error, "" if turn is None else turn.current)
+        elif await runtime.stores.agent_sessions.drop_input(session, kept):
+            raise
+
+
+def passes(error: ApiError) -> bool:
+    """Whether the same may succeed later; what a used-up budget refuses does not."""
+    return error.code == _PASSES or error.status == HTTPStatus.CONFLICT or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 async def was_taken(stores: Stores, session: SessionRecord, offer: Offer, since: int) -> bool:
@@ -277,8 +289,8 @@ async def was_taken(stores: Stores, session: SessionRecord, offer: Offer, since:
                 given = [] if snapshot is None else snapshot.stored.own_input
                 if any(item.get("id", "").endswith(marks) for item in given):
                     return True
-            if turn.created_at < since - limits.CLOCK_SKEW_SECONDS_MAX:
-                return False
+        if turns[-1].created_at < since - limits.CLOCK_SKEW_SECONDS_MAX:
+            return False  # Of the last few turns each was looked at: a clock that was set back makes some older than they are.
         beyond = turns[-1].number
     return False
 

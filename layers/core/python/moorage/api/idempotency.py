@@ -37,6 +37,8 @@ from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.store.idempotency_keys import IdempotencyClaim, IdempotencyKeys
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.store.table import TABLE_ERRORS
+from moorage.telemetry import tell_error
 
 KEY_HEADER: Final = "idempotency-key"
 _RETRY_HEADER: Final = "x-stainless-retry-count"
@@ -188,7 +190,7 @@ class IdempotentCreate:
         snapshot = await self._snapshot(claim.response_id)
         if snapshot is not None and not _came_to_nothing(snapshot):
             return snapshot
-        age = self.runtime.clock() - claim.claimed_at
+        age = abs(self.runtime.clock() - claim.claimed_at)  # The clock may have been set back since.
         if snapshot is None and not claim.is_stored and (claim.has_ended or age > limits.RESPONSE_SECONDS_MAX):
             raise idempotency_key_gone()
         if snapshot is None and (not claim.is_stored or age < limits.REPEAT_PENDING_SECONDS):
@@ -245,7 +247,7 @@ class IdempotentRequests:
             scope["state"][MARK] = key
             if other is not None and self._is_dead(other):
                 receive = await _of_the_same(other, scope, headers, receive)
-                scope["state"][SINCE] = other.claimed_at
+                scope["state"][SINCE] = min(other.claimed_at, int(self._clock()))  # The clock may have been set back since.
                 await self._repeats.release(tenant_id, key, other)
                 other = await self._repeats.claim(tenant_id, key, claim)
         digest = _RequestDigest.of(scope, headers)
@@ -265,15 +267,21 @@ class IdempotentRequests:
                     await self._repeats.settle(tenant_id, key, answer)
                 elif not tells or 0 < kept.status < 500:  # Of others nobody knows what was written before they failed.
                     await self._repeats.release(tenant_id, key, claim)
+            except (ApiError, *TABLE_ERRORS) as error:
+                if kept.last is None:
+                    raise
+                # The client has its status by now: a repeat hears that the key is pending.
+                tell_error(error, "an answer to a request with a key was not kept", tenant_id=tenant_id)
             finally:
                 if kept.last is not None:
                     await send(kept.last)
         return None
 
     def _is_dead(self, other: IdempotencyClaim) -> bool:
-        """Whether the process that answers another request must have died."""
+        """Whether the process that answers another request must have died. A claim from the future is older than a clock that was set
+        back."""
         is_pending = not other.status and other.response_id is None
-        return is_pending and self._clock() - other.claimed_at >= limits.REPEAT_PENDING_SECONDS
+        return is_pending and abs(self._clock() - other.claimed_at) >= limits.REPEAT_PENDING_SECONDS
 
     async def _again(self, other: IdempotencyClaim, digest: "_RequestDigest", receive: Receive) -> Response:
         read = digest.read_from(receive)
