@@ -35,7 +35,7 @@ FORWARDER: Final = f"127.0.0.1:{PROXY_PORT}"
 
 _RECORDS: Final = {
     # Whose a credential is, the operator's secrets, the CA.
-    ("dynamodb:GetItem",): [f"{keys.EGRESS_CREDENTIAL_PREFIX}*", keys.EGRESS_OPERATOR_SECRETS, keys.EGRESS_CA],
+    ("dynamodb:GetItem",): [f"{keys.egress_credential.prefix}*", keys.EGRESS_OPERATOR_SECRETS, keys.EGRESS_CA],
     # A container's policy and sealed secrets are read, and the log of its decisions is written.
     ("dynamodb:BatchWriteItem", "dynamodb:Query"): [keys.CONTAINERS],
     # The CA is made by whoever needs it first.

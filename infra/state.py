@@ -31,7 +31,7 @@ _RECORD_ACTIONS: Final = [
     "dynamodb:UpdateItem",
 ]
 _WRITE_ACTIONS: Final = ["dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
-_OPERATORS_PARTITIONS: Final = [f"{keys.API_KEY_PREFIX}*", keys.EGRESS_OPERATOR_SECRETS]
+_OPERATORS_PARTITIONS: Final = [f"{keys.api_key.prefix}*", keys.EGRESS_OPERATOR_SECRETS]
 """API keys and the operator's secrets: only the command line writes them, with the operator's credentials."""
 _OBJECT_ACTIONS: Final = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
 
@@ -222,7 +222,7 @@ class State(Construct):
             grantee=grantee,
             actions=["dynamodb:GetItem"],
             resource_arns=[self.table.table_arn],
-            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.API_KEY_PREFIX}*"]}},
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.api_key.prefix}*"]}},
         )
         if self.key:
             self.key.grant_decrypt(grantee)
@@ -249,6 +249,6 @@ class State(Construct):
                 "dynamodb:UpdateItem",
             ],
             resource_arns=[self.table.table_arn],
-            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.SOCKET_PREFIX}*"]}},
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.socket.prefix}*"]}},
         )
         self.grant_key(grantee)

@@ -313,7 +313,7 @@ async def test_the_mirrors_are_open_for_the_installer_alone_until_it_has_ended(p
     await store.open_mirrors("t1", "cntr_2", credential_sha256("a stranger's"))
     await store.close_mirrors("t1", "cntr_2", credential_sha256("a stranger's"))
     left = [key for key, record in world.table.records.items() if "installer_sha256" in record]
-    assert (left, [pk for pk, _ in world.table.records if pk.startswith(keys.EGRESS_CREDENTIAL_PREFIX)]) == ([], [])
+    assert (left, [pk for pk, _ in world.table.records if pk.startswith(keys.egress_credential.prefix)]) == ([], [])
 
 
 async def test_the_proxy_runs_while_a_sandbox_may_use_it() -> None:

@@ -172,7 +172,7 @@ async def test_a_change_during_a_deletion_leaves_no_version_behind() -> None:
             if record["SK"] == keys.GONE:
                 versions_are_gone.set()
                 await is_changed.wait()
-            elif record["SK"] == keys.agent_version(2):
+            elif record["SK"] == keys.version(2):
                 deletions.append(asyncio.create_task(sdk.beta.agents.delete(made.id)))
                 await versions_are_gone.wait()
 

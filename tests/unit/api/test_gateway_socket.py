@@ -116,7 +116,7 @@ class Client:
     @property
     def records(self) -> list[str]:
         """Sort keys of what the table holds of connections."""
-        return sorted(sk for pk, sk in self.lab.table.records if pk.startswith(keys.SOCKET_PREFIX))
+        return sorted(sk for pk, sk in self.lab.table.records if pk.startswith(keys.socket.prefix))
 
     def _context(self, route: str, connection_id: str = ID) -> dict[str, Any]:
         return {"routeKey": route, "connectionId": connection_id}
@@ -380,7 +380,7 @@ async def test_a_client_that_has_gone_cancels_what_only_the_worker_has() -> None
     await client.work()
     await client.lab.runtime.process.rest(_PATIENCE_SECONDS)
     assert client.heard == []
-    written = {keys.response_of(pk) for pk, _ in client.lab.table.records if keys.is_response(pk)}
+    written = {keys.response.read(pk) for pk, _ in client.lab.table.records if keys.is_response(pk)}
     assert [(await client.lab.responses.snapshot(*each)).final_object["status"] for each in written] in ([], ["cancelled"])
 
 

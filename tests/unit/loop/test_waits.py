@@ -122,7 +122,7 @@ async def test_a_run_that_was_taken_for_dead_may_end_a_call_beside_the_next_one(
     async def before_write(record: Record) -> None:
         is_first = asyncio.current_task() is first
         writes[is_first] += 1
-        if record["SK"].startswith(keys.EVENT_PREFIX):
+        if record["SK"].startswith(keys.event.prefix):
             stands["first ends" if is_first else "second ends"].set()
             await (stands["second ends"].wait() if is_first else first)
         elif writes[is_first] == 2:  # The first is the note that they wait for the container.

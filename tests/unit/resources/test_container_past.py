@@ -236,7 +236,7 @@ async def test_objects_stay_as_long_as_one_of_the_two_names_them(world: World) -
     assert await then(world, copy, int(world.clock() * 1000) - 1_000) == {"a": "1", "b": "own"}
     await world.containers.delete("ten", copy.id)
     assert world.store.objects() == []
-    assert not [item for item in world.store.records() if item["SK"]["S"].startswith(keys.LENT_PREFIX)]
+    assert not [item for item in world.store.records() if item["SK"]["S"].startswith(keys.lent.prefix)]
 
 
 async def test_a_file_that_was_copied_survives_its_deletion_at_the_other(world: World) -> None:

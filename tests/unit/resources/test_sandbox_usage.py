@@ -147,7 +147,7 @@ async def test_what_never_ran_costs_nothing(world: World) -> None:
 async def test_without_a_price_nothing_is_counted(store: Store, clock: Clock) -> None:
     world = World(store, clock, None)
     record = await world.ran(10)
-    (entry,) = await store.table.query(keys.sandboxes("ten"), after=keys.SANDBOXES_TOTAL)
+    (entry,) = await store.table.query(keys.sandboxes("ten"), after=keys.TOTAL)
     assert "begun" not in entry
     await world.containers.delete("ten", record.id)
     assert await world.counted() == []

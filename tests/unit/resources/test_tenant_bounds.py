@@ -49,8 +49,8 @@ class Deployment:
 
     async def counted(self, tenant_id: str = "ten") -> tuple[int, int, int]:
         """Entries, and what the sum says of them: how many, and CPU units."""
-        entries = await self.store.table.query(keys.sandboxes(tenant_id), after=keys.SANDBOXES_TOTAL)
-        total = await self.store.table.get(keys.sandboxes(tenant_id), keys.SANDBOXES_TOTAL) or {"sandboxes": 0, "cpu": 0}
+        entries = await self.store.table.query(keys.sandboxes(tenant_id), after=keys.TOTAL)
+        total = await self.store.table.get(keys.sandboxes(tenant_id), keys.TOTAL) or {"sandboxes": 0, "cpu": 0}
         return len(entries), total["sandboxes"], total["cpu"]
 
 
@@ -156,11 +156,11 @@ async def test_a_sandbox_that_an_earlier_version_has_started_ends_uncounted(depl
     world = deployed(sandboxes=1)
     record = await world.made()
     await world.start(record)
-    for key in (keys.SANDBOXES_TOTAL, keys.live_sandbox(record.id, 1)):
+    for key in (keys.TOTAL, keys.live_sandbox(record.id, 1)):
         await world.store.table.delete(keys.sandboxes("ten"), key)
     await world.expire()
     assert await world.counted() == (0, 0, 0)
-    assert await world.store.table.query(keys.container("ten", record.id), prefix=keys.LIFE_PREFIX) == []
+    assert await world.store.table.query(keys.container("ten", record.id), prefix=keys.life.prefix) == []
 
 
 async def test_where_sandboxes_are_only_reached_nothing_is_counted(deployed: Deployed) -> None:
@@ -202,7 +202,7 @@ async def test_a_start_that_aws_refuses_counts_no_longer_than_it_is_tried(deploy
         with pytest.raises(SandboxCapacity):
             await world.start(refused)
     assert await world.counted() == (1, 1, 512)
-    assert await world.store.table.query(keys.container("ten", refused.id), prefix=keys.LIFE_PREFIX) == []
+    assert await world.store.table.query(keys.container("ten", refused.id), prefix=keys.life.prefix) == []
     world.provisioner.room = 2
     assert await world.start(refused) == "sb-2"
     assert await world.counted() == (2, 2, 1024)

@@ -376,7 +376,7 @@ class AgentSessions:
     async def last_turn(self, session: SessionRecord) -> TurnRecord | None:
         """Also one that has expired: the next one has the next number."""
         pk = keys.agent_session(session.tenant_id, session.id)
-        records = await self._table.query(pk, prefix=keys.TURN_PREFIX, descending=True, limit=1)
+        records = await self._table.query(pk, prefix=keys.turn.prefix, descending=True, limit=1)
         return _turn(records[0]) if records else None
 
     async def turn(self, session: SessionRecord, number: int) -> TurnRecord | None:
@@ -399,7 +399,7 @@ class AgentSessions:
             kept: list[TurnRecord] = []
             while True:  # The oldest may have expired, and be there still.
                 after = None if beyond is None else keys.turn(beyond)
-                records = await self._table.query(pk, prefix=keys.TURN_PREFIX, after=after, limit=limit)
+                records = await self._table.query(pk, prefix=keys.turn.prefix, after=after, limit=limit)
                 turns = [_turn(record) for record in records]
                 kept += filter(self._is_kept, turns)
                 if limit is None or len(turns) < limit or len(kept) >= limit:
@@ -408,7 +408,7 @@ class AgentSessions:
         if beyond is not None and beyond <= 1:
             return []
         up_to = None if beyond is None else keys.turn(beyond - 1)
-        records = await self._table.query(pk, prefix=keys.TURN_PREFIX, up_to=up_to, descending=True, limit=limit)
+        records = await self._table.query(pk, prefix=keys.turn.prefix, up_to=up_to, descending=True, limit=limit)
         return [turn for record in records if self._is_kept(turn := _turn(record))]
 
     def _is_kept(self, turn: TurnRecord) -> bool:
@@ -537,13 +537,9 @@ class AgentSessions:
         found: list[ArtifactRecord] = []
         place = None if page.after is None else keys.artifact(page.after)
         while len(found) <= page.limit:
-            if descending:
-                records = await self._table.query(
-                    pk, prefix=keys.ARTIFACT_PREFIX, up_to=place or keys.artifact("b"), descending=True, limit=page.limit + 2
-                )
-                records = [record for record in records if record["SK"] != place]
-            else:
-                records = await self._table.query(pk, prefix=keys.ARTIFACT_PREFIX, after=place, limit=page.limit + 1)
+            records = await self._table.query_beyond(
+                pk, place, prefix=keys.artifact.prefix, descending=descending, limit=page.limit + 1
+            )
             artifacts = [_ARTIFACT.unpack(record) for record in records]
             found += [each for each in artifacts if each.file_id and container_id in (None, each.container_id)]
             if len(records) <= page.limit:
@@ -614,4 +610,4 @@ class AgentSessions:
 
 
 def _turn(record: Record) -> TurnRecord:
-    return _TURN.unpack(record, number=int(record["SK"].removeprefix(keys.TURN_PREFIX)))
+    return _TURN.unpack(record, number=keys.turn.read(record["SK"]))

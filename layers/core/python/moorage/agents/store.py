@@ -96,7 +96,7 @@ class Agents:
     async def page(self, tenant_id: str, page: PageQuery) -> tuple[list[AgentRecord], bool]:
         """A page, and whether there is more: it is shorter than asked for if its settings are long."""
         found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.agent, keep=lambda _: True)
-        places = [(record["PK"], keys.agent_version(record["version"])) for record in found.records]
+        places = [(record["PK"], keys.version(record["version"])) for record in found.records]
         versions = {record["PK"]: record for record in await self._table.get_many(places)}
         whole = [(record, versions[record["PK"]]) for record in found.records if record["PK"] in versions]
         taken = fitting([version["size"] for _, version in whole])
@@ -140,12 +140,12 @@ class Agents:
     async def _delete_versions(self, tenant_id: str, agent_id: str) -> None:
         pk = keys.agent(tenant_id, agent_id)
         await self._blobs.delete_prefix(object_keys.agent_objects(tenant_id, agent_id))
-        versions = await self._table.query(pk, prefix=keys.VERSION_PREFIX)
+        versions = await self._table.query(pk, prefix=keys.version.prefix)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in versions])
 
     async def _read(self, tenant_id: str, record: Record, version: int, param: str | None) -> AgentRecord:
         agent_id = record["id"]
-        stored = await self._table.get(keys.agent(tenant_id, agent_id), keys.agent_version(version))
+        stored = await self._table.get(keys.agent(tenant_id, agent_id), keys.version(version))
         if stored is None:
             raise agent_not_found(agent_id, param=param)
         return await self._opened(tenant_id, record, stored)
@@ -160,7 +160,7 @@ class Agents:
         body = await packed(dict(agent.settings))
         record: Record = {
             "PK": keys.agent(agent.tenant_id, agent.id),
-            "SK": keys.agent_version(agent.version),
+            "SK": keys.version(agent.version),
             "version": agent.version,
             "updated_at": agent.updated_at,
             "size": len(await as_json(dict(agent.settings))),

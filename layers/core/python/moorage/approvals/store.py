@@ -101,7 +101,7 @@ class ApprovalStore:
     async def of(self, tenant_id: str, response_id: str) -> list[Approval]:
         """All of a response, in the order of its calls."""
         pk = keys.response(tenant_id, response_id)
-        return [_approval(record) for record in await self._table.query(pk, prefix=keys.APPROVAL_PREFIX)]
+        return [_approval(record) for record in await self._table.query(pk, prefix=keys.approval.prefix)]
 
     async def those(self, stored: StoredResponse, approval_ids: Sequence[str]) -> dict[str, Approval]:
         """Those of a response that were asked for, by their ids."""
@@ -169,6 +169,6 @@ class ApprovalStore:
 
 
 def _approval(record: Record) -> Approval:
-    tenant_id, response_id = keys.response_of(record["PK"])
-    approval_id = record["SK"].removeprefix(keys.APPROVAL_PREFIX)
+    tenant_id, response_id = keys.response.read(record["PK"])
+    approval_id = keys.approval.read(record["SK"])
     return _RECORD.unpack(record, id=approval_id, response_id=response_id, tenant_id=tenant_id)

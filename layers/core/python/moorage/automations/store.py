@@ -249,7 +249,7 @@ class Automations:
         ended = Write(pk, keys.META, is_end=True, is_there=True)
         if await self._table.write_all([ended, Write.put(gone), Write(pk, keys.DUE, is_end=True), counted]):
             raise automation_not_found(automation_id)
-        records = await self._table.query(pk, prefix=keys.INVOCATION_PREFIX)
+        records = await self._table.query(pk, prefix=keys.invocation.prefix)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in records])
         await self._blobs.delete_prefix(object_keys.automation_objects(tenant_id, automation_id))
 
@@ -292,12 +292,9 @@ class Automations:
         pk, place = keys.automation(automation.tenant_id, automation.id), page.after and keys.invocation(page.after)
         if place and await self._table.get(pk, place) is None:
             raise unknown_after(page.after or "")
-        prefix = keys.INVOCATION_PREFIX
-        if page.order == "asc":
-            records = await self._table.query(pk, prefix=prefix, after=place, limit=page.limit + 1)
-        else:
-            records = await self._table.query(pk, prefix=prefix, up_to=place, descending=True, limit=page.limit + 2)
-            records = [record for record in records if record["SK"] != place]
+        records = await self._table.query_beyond(
+            pk, place, prefix=keys.invocation.prefix, descending=page.order == "desc", limit=page.limit + 1
+        )
         taken = fitting([record["automation"].get("size", 0) for record in records[: page.limit]])
         found = [await self._opened_invocation(automation.tenant_id, record) for record in records[:taken]]
         return found, len(records) > taken
@@ -453,4 +450,4 @@ def _invocation_id(automation_id: str, now: float, scheduled_at: int) -> str:
 
 
 def _tenant_of(record: Record) -> tuple[str]:
-    return (keys.automation_of(record["PK"])[0],)
+    return (keys.automation.read(record["PK"])[0],)

@@ -96,7 +96,7 @@ class ContainerPast:
         """Keys of all objects that the container's rows name: of files, of files of the past, and of skills."""
         rows = await self._store.files(container)
         past = [row for change in await self.since(container, 0) for row in change.rows]
-        skills = await self._table.query(keys.container(container.tenant_id, container.id), prefix=keys.SKILL_PREFIX)
+        skills = await self._table.query(keys.container(container.tenant_id, container.id), prefix=keys.container_skill.prefix)
         return {row.key for row in [*rows, *past]} | {record["key"] for record in skills}
 
     # --- lending ---
@@ -110,8 +110,8 @@ class ContainerPast:
 
     async def borrowers(self, tenant_id: str, lender_id: str) -> list[str]:
         """Ids of the containers with rows that may name the lender's objects."""
-        records = await self._table.query(keys.container(tenant_id, lender_id), prefix=keys.LENT_PREFIX)
-        return [record["SK"].removeprefix(keys.LENT_PREFIX) for record in records]
+        records = await self._table.query(keys.container(tenant_id, lender_id), prefix=keys.lent.prefix)
+        return [keys.lent.read(record["SK"]) for record in records]
 
     async def named_by_borrowers(self, tenant_id: str, lender_id: str) -> set[str]:
         named: set[str] = set()

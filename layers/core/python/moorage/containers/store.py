@@ -394,7 +394,7 @@ class ContainerStore:
 
     async def lives(self, tenant_id: str, container_id: str) -> list[Record]:
         """The ``LIFE#`` records of a container: sandboxes that run, or may run."""
-        return await self._table.query(keys.container(tenant_id, container_id), prefix=keys.LIFE_PREFIX)
+        return await self._table.query(keys.container(tenant_id, container_id), prefix=keys.life.prefix)
 
     async def drop(self, due_record: Record) -> None:
         """Delete a due record, unless it has been changed meanwhile: a starter may just have learnt its sandbox."""
@@ -453,7 +453,7 @@ class ContainerStore:
         pk = keys.container(tenant_id, container_id)
         records = {record["SK"]: record for record in await self._table.query(pk)}
         meta, purge = records.pop(keys.META, None), records.pop(keys.PURGE, None)
-        deletes = [(pk, sk) for sk in records if not sk.startswith((keys.LIFE_PREFIX, keys.LENT_PREFIX, keys.GONE))]
+        deletes = [(pk, sk) for sk in records if not sk.startswith((keys.life.prefix, keys.lent.prefix, keys.GONE))]
         marks = [] if meta is None else [gone_record(pk, keys.GONE, meta["created_at"], container_id, self._clock())]
         await self._table.write_many(puts=marks, deletes=deletes)
         if meta is not None:
@@ -467,7 +467,7 @@ class ContainerStore:
     async def files(self, container: ContainerRecord) -> list[ContainerFileRecord]:
         """All file rows, in no particular order."""
         pk = keys.container(container.tenant_id, container.id)
-        return [file_of(record) for record in await self._table.query(pk, prefix=keys.FILE_PREFIX)]
+        return [file_of(record) for record in await self._table.query(pk, prefix=keys.container_file.prefix)]
 
     async def file(self, container: ContainerRecord, file_id: str) -> ContainerFileRecord:
         pk = keys.container(container.tenant_id, container.id)

@@ -176,7 +176,7 @@ class Conversations:
     async def _taken(self, conversation: ConversationRecord, items: Sequence[Item]) -> str | None:
         """An id of these items that the conversation has, or had."""
         pk = keys.conversation(conversation.tenant_id, conversation.id)
-        records = await self._table.query(pk, prefix=keys.BATCH_PREFIX, up_to=_last(conversation))
+        records = await self._table.query(pk, prefix=keys.batch.prefix, up_to=_last(conversation))
         known = {item_id for record in records for item_id in record["ids"]}
         return next((item["id"] for item in items if item["id"] in known), None)
 
@@ -196,9 +196,9 @@ class Conversations:
                 return (await self._open(conversation, record)).items
 
         records = await self._table.query(
-            keys.conversation(tenant_id, conversation.id), prefix=keys.BATCH_PREFIX, up_to=_last(conversation)
+            keys.conversation(tenant_id, conversation.id), prefix=keys.batch.prefix, up_to=_last(conversation)
         )
-        numbered = [(keys.batch_number(record["SK"]), record) for record in records]
+        numbered = [(keys.batch.read(record["SK"]), record) for record in records]
         there = [(number, record) for number, record in numbered if conversation.holds(number)]
         came = next((number for number, record in there if not set(ids).isdisjoint(record["ids"])), conversation.batches)
         before = await asyncio.gather(*(opened(record) for number, record in there if number < came))
@@ -263,17 +263,17 @@ class Conversations:
         while left > 0:
             if descending:
                 records = await self._table.query(
-                    pk, prefix=keys.BATCH_PREFIX, up_to=keys.batch(left - 1), descending=True, limit=min(left, _BATCHES_PER_READ)
+                    pk, prefix=keys.batch.prefix, up_to=keys.batch(left - 1), descending=True, limit=min(left, _BATCHES_PER_READ)
                 )
             else:
-                after = records[-1]["SK"] if records else keys.BATCH_PREFIX
-                records = await self._table.query(pk, prefix=keys.BATCH_PREFIX, after=after, limit=min(left, _BATCHES_PER_READ))
+                after = records[-1]["SK"] if records else keys.batch.prefix
+                records = await self._table.query(pk, prefix=keys.batch.prefix, after=after, limit=min(left, _BATCHES_PER_READ))
             for record in records:
                 yield await self._open(conversation, record)
             left -= _BATCHES_PER_READ
 
     async def _open(self, conversation: ConversationRecord, record: Record) -> _ItemBatch:
-        if not conversation.holds(keys.batch_number(record["SK"])):
+        if not conversation.holds(keys.batch.read(record["SK"])):
             return _ItemBatch(record, [])
         body = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
         return _ItemBatch(record, *await unpacked_with_size(body))

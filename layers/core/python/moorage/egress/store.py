@@ -220,9 +220,9 @@ class EgressStore:
             secrets=tuple(_SECRET.unpack(record) for record in others if record["SK"].startswith(prefix)),
             is_live="GSI1PK" in policy,
             opened=frozenset(
-                EgressOpening.of_key(record["SK"].removeprefix(keys.EGRESS_OPENED_PREFIX))
+                EgressOpening.of_key(keys.egress_opened.read(record["SK"]))
                 for record in others
-                if record["SK"].startswith(keys.EGRESS_OPENED_PREFIX)
+                if record["SK"].startswith(keys.egress_opened.prefix)
             ),
         )
 
@@ -288,17 +288,8 @@ class EgressStore:
     ) -> list[EgressLogEntry]:
         """Decisions from the newest (or the oldest), beyond the one with the id ``after``."""
         pk = keys.container(tenant_id, container_id)
-        if after is None:
-            records = await self._table.query(pk, prefix=keys.EGRESS_LOG_PREFIX, descending=descending, limit=limit)
-        elif descending:
-            # The range includes its upper end: one more is read, and the entry itself is left out.
-            upper = keys.egress_entry(after)
-            records = await self._table.query(pk, prefix=keys.EGRESS_LOG_PREFIX, up_to=upper, descending=True, limit=limit + 1)
-            records = [record for record in records if record["SK"] != upper][:limit]
-        else:
-            records = await self._table.query(
-                pk, prefix=keys.EGRESS_LOG_PREFIX, after=keys.egress_entry(after), descending=False, limit=limit
-            )
+        place = None if after is None else keys.egress_entry(after)
+        records = await self._table.query_beyond(pk, place, prefix=keys.egress_entry.prefix, descending=descending, limit=limit)
         return [_ENTRY.unpack(record, tenant_id=tenant_id, container_id=container_id) for record in records]
 
 

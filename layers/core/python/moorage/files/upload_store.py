@@ -192,8 +192,8 @@ class Uploads:
     async def _check_parts(self, upload: UploadRecord, part_ids: Sequence[str]) -> None:
         pk = keys.upload(upload.tenant_id, upload.id)
         sizes: dict[str, int] = {}
-        for record in await self._table.query(pk, prefix=keys.PART_PREFIX):
-            sizes[record["SK"].removeprefix(keys.PART_PREFIX)] = record["bytes"]
+        for record in await self._table.query(pk, prefix=keys.part.prefix):
+            sizes[keys.part.read(record["SK"])] = record["bytes"]
         for index, part_id in enumerate(part_ids):
             if part_id not in sizes:
                 raise invalid_value(f"part_ids[{index}]", f"'{part_id[:80]}' is no part of this upload.")
@@ -227,7 +227,7 @@ class Uploads:
         await self._blobs.delete_prefix(object_keys.upload_objects(upload.tenant_id, upload.id))
         await self._files.stored.forget(upload.holder)
         pk = keys.upload(upload.tenant_id, upload.id)
-        parts = await self._table.query(pk, prefix=keys.PART_PREFIX)
+        parts = await self._table.query(pk, prefix=keys.part.prefix)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in parts] + [(pk, keys.PURGE)])
 
     def _seen_now(self, upload: UploadRecord) -> UploadRecord:

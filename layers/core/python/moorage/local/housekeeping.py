@@ -109,7 +109,7 @@ def _expire(connection: sqlite3.Connection, now: float) -> int:
     connection.executemany("DELETE FROM records WHERE rowid = ?", [(rowid,) for rowid, _ in due])
     for pk in {pk for _, pk in due if keys.is_response(pk)}:
         if connection.execute("SELECT 1 FROM records WHERE pk = ? LIMIT 1", (pk,)).fetchone() is None:
-            prefix = object_keys.response_blobs(*keys.response_of(pk))
+            prefix = object_keys.response_blobs(*keys.response.read(pk))
             found = connection.execute("SELECT key FROM objects WHERE key >= ? AND key < ?", (prefix, prefix + _HIGHEST)).fetchall()
             for (key,) in found:
                 drop_object(connection, key)

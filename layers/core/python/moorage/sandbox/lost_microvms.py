@@ -65,7 +65,7 @@ class LostMicrovms:
 
     async def _owned(self, now: float) -> set[str]:
         entries = await self._table.query(keys.ALIVE, up_to=keys.due(int(now) + _DUE_SECONDS_MAX, "~"), index=schema.INDEX)
-        names = [(entry["PK"], entry["SK"]) for entry in entries if entry["SK"].startswith(keys.LIFE_PREFIX)]
+        names = [(entry["PK"], entry["SK"]) for entry in entries if entry["SK"].startswith(keys.life.prefix)]
         lives = await self._table.get_many(names, consistent=True)
         return {life["sandbox_id"] for life in lives if life["sandbox_id"] is not None}
 

@@ -75,7 +75,7 @@ class OrphanSandboxes:
             claim = place
             tenant_id, container_id = claim["tenant_id"], claim["container_id"]
             was_started_for = lambda token: hash_of(token) == claim["token_sha256"]  # noqa: E731
-        lives = await self._table.query(keys.container(tenant_id, container_id), prefix=keys.LIFE_PREFIX)
+        lives = await self._table.query(keys.container(tenant_id, container_id), prefix=keys.life.prefix)
         return any(
             life["sandbox_id"] == sandbox.sandbox_id
             if life["sandbox_id"] is not None

@@ -292,7 +292,7 @@ class WarmPool:
 
     async def _forget_claims(self) -> None:
         """Claims on sandboxes that have ended say nothing any more."""
-        claims = await self._table.query(keys.POOL, prefix=keys.POOL_CLAIM_PREFIX)
+        claims = await self._table.query(keys.POOL, prefix=keys.pool_claim.prefix)
         if not claims:
             return
         # Asked after the claims: what they name had been started by then, so what is not running now has ended.

@@ -65,7 +65,7 @@ class ContainerSkills:
     async def of(self, container: ContainerRecord) -> list[ContainerSkill]:
         """All rows, by folder."""
         pk = keys.container(container.tenant_id, container.id)
-        return [_skill(record) for record in await self._table.query(pk, prefix=keys.SKILL_PREFIX)]
+        return [_skill(record) for record in await self._table.query(pk, prefix=keys.container_skill.prefix)]
 
     async def put(self, container: ContainerRecord, skills: Iterable[ContainerSkill]) -> None:
         pk = keys.container(container.tenant_id, container.id)

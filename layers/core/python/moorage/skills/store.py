@@ -132,7 +132,7 @@ class SkillStore:
         number = skill.default_version if version is None else _number(version)
         record = None
         if number is not None:
-            record = await self._table.get(keys.skill(tenant_id, skill_id), keys.skill_version(number))
+            record = await self._table.get(keys.skill(tenant_id, skill_id), keys.version(number))
         if record is None:
             raise skill_version_not_found(skill_id, str(version), param=param)
         return _skill_version(record)
@@ -168,7 +168,7 @@ class SkillStore:
             values: Record = {"default_version": chosen.version, "name": chosen.name, "description": chosen.description}
             is_there = {"version": chosen.version}
             pk = keys.skill(tenant_id, skill_id)
-            still = Write(pk, keys.skill_version(chosen.version), set=is_there, condition=is_there)
+            still = Write(pk, keys.version(chosen.version), set=is_there, condition=is_there)
             if not await self._table.write_together([], [_changed(skill, values), still]):
                 return replace(skill, default_version=chosen.version, name=chosen.name, description=chosen.description)
         raise _busy()
@@ -203,7 +203,7 @@ class SkillStore:
                 _changed(skill, {"versions": skill.versions - 1}),
                 self._counted(tenant_id, doomed.digest, stored, stored.count - 1),
             ]
-            doomed_key = (keys.skill(tenant_id, skill_id), keys.skill_version(doomed.version))
+            doomed_key = (keys.skill(tenant_id, skill_id), keys.version(doomed.version))
             if not await self._table.write_together([], changes, [doomed_key]):
                 return doomed
         raise _busy()
@@ -238,16 +238,15 @@ class SkillStore:
     ) -> list[SkillVersionRecord]:
         """Versions in order of their numbers, from beyond ``after`` on."""
         pk = keys.skill(skill.tenant_id, skill.id)
-        if descending:
-            up_to = keys.skill_version(skill.latest_version if after is None else after - 1)
-            records = await self._table.query(pk, prefix=keys.VERSION_PREFIX, up_to=up_to, descending=True, limit=limit)
-        else:
-            records = await self._table.query(pk, prefix=keys.VERSION_PREFIX, after=keys.skill_version(after or 0), limit=limit)
+        place = skill.latest_version + 1 if descending and after is None else after or 0
+        records = await self._table.query_beyond(
+            pk, keys.version(place), prefix=keys.version.prefix, descending=descending, limit=limit
+        )
         return [_skill_version(record) for record in records]
 
     async def _erase(self, tenant_id: str, pk: str) -> None:
         """Take a deleted skill's versions away, and at last the record that says that this is to be done."""
-        for record in await self._table.query(pk, prefix=keys.VERSION_PREFIX):
+        for record in await self._table.query(pk, prefix=keys.version.prefix):
             version = _skill_version(record)
             for _ in range(limits.CONDITIONAL_WRITES_MAX):
                 stored = await self._stored(tenant_id, version.digest)
@@ -378,7 +377,7 @@ def _skill(record: Record) -> SkillRecord:
 def _version_record(version: SkillVersionRecord) -> Record:
     return {
         "PK": keys.skill(version.tenant_id, version.skill_id),
-        "SK": keys.skill_version(version.version),
+        "SK": keys.version(version.version),
         **_VERSION.pack(version),
     }
 

@@ -167,7 +167,7 @@ class ApiKeys:
         """The key of an id; None for one that is unknown, revoked, or has run out. Reads the list: for rare use."""
         for entry in await self._table.query(keys.KEYS, index="GSI1"):
             if entry["GSI1SK"].endswith(f"#{key_id}"):
-                return await self.known(entry["PK"].removeprefix(keys.API_KEY_PREFIX))
+                return await self.known(keys.api_key.read(entry["PK"]))
         return None
 
     async def revoke(self, key_id: str) -> bool:

@@ -211,23 +211,23 @@ class EventLog:
     async def read_after(self, sequence_number: int, *, limit: int | None = None) -> list[EventBatch]:
         """Batches that hold events after this number (-1 for all), strongly consistent. The first may begin before it."""
         pk = self._pk
-        start = await self.table.query(pk, prefix=keys.EVENT_PREFIX, up_to=keys.event(sequence_number + 1), descending=True, limit=1)
+        start = await self.table.query(pk, prefix=keys.event.prefix, up_to=keys.event(sequence_number + 1), descending=True, limit=1)
         if not start:
             return []
         begin = start[0]["SK"]
-        rest = await self.table.query(pk, prefix=keys.EVENT_PREFIX, after=begin, limit=limit)
+        rest = await self.table.query(pk, prefix=keys.event.prefix, after=begin, limit=limit)
         return [batch for batch in await self.batches([start[0], *rest]) if batch.following > sequence_number + 1]
 
     async def read_from(self, first: int) -> list[EventBatch]:
         """Batches at and after the slot ``first``; an empty list when nothing is there yet."""
-        records = await self.table.query(self._pk, prefix=keys.EVENT_PREFIX, after=keys.event(first - 1) if first else None)
+        records = await self.table.query(self._pk, prefix=keys.event.prefix, after=keys.event(first - 1) if first else None)
         return await self.batches(records)
 
     async def read_up_to(self, sequence_number: int) -> AsyncIterator[list[EventBatch]]:
         """Batches that hold events up to this number, some at a time; the last may go on behind it."""
         after: str | None = None
         while True:
-            records = await self.table.query(self._pk, prefix=keys.EVENT_PREFIX, after=after, limit=limits.EVENTS_FOLD_BATCHES)
+            records = await self.table.query(self._pk, prefix=keys.event.prefix, after=after, limit=limits.EVENTS_FOLD_BATCHES)
             wanted = [record for record in records if record["SK"] <= keys.event(sequence_number)]
             if wanted:
                 yield await self.batches(wanted)
@@ -280,7 +280,7 @@ class EventLog:
             return []
         up_to = None if after is None else keys.event(after - 1)
         records = await self.table.query(
-            self._pk, prefix=keys.EVENT_PREFIX, up_to=up_to, descending=True, limit=limits.EVENTS_READ_BATCHES
+            self._pk, prefix=keys.event.prefix, up_to=up_to, descending=True, limit=limits.EVENTS_READ_BATCHES
         )
         return await self.batches(records)
 
@@ -331,7 +331,7 @@ class EventLog:
 
 def _batch(record: Record, events: Sequence[Event]) -> EventBatch:
     return EventBatch(
-        first=int(record["SK"].removeprefix(keys.EVENT_PREFIX)),
+        first=keys.event.read(record["SK"]),
         events=tuple(events),
         writer=LogWriterId(record["step"], record["attempt"], record.get("call")),
         offsets=record.get("offsets", {}),

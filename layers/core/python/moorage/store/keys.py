@@ -82,52 +82,83 @@ the vector stores that a file is in        ``PK=T#t#F#id``, ``SK`` begins with `
 ``AP`` < ``AT`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
 
+
+@dataclass(frozen=True, slots=True)
+class TenantKey:
+    """Keys of a tenant's resources of one kind: ``file("t", "file-1")`` is ``T#t#F#file-1``."""
+
+    kind: str
+
+    def __call__(self, tenant_id: str, resource_id: str) -> str:
+        return f"T#{tenant_id}#{self.kind}#{resource_id}"
+
+    def read(self, key: str) -> tuple[str, str]:
+        """Tenant and id back from a key."""
+        _, tenant_id, _, resource_id = key.split("#")
+        return tenant_id, resource_id
+
+
+@dataclass(frozen=True, slots=True)
+class NamedKey:
+    """Keys that begin alike and end with a name: ``todo("file-1")`` is ``TODO#file-1``."""
+
+    prefix: str
+
+    def __call__(self, name: str) -> str:
+        return f"{self.prefix}{name}"
+
+    def read(self, key: str) -> str:
+        """The name back from a key."""
+        return key.removeprefix(self.prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedKey:
+    """Keys that begin alike and end with a number, in the order of the numbers: ``turn(1)`` is ``TURN#00000001``."""
+
+    prefix: str
+    digits: int
+
+    def __call__(self, number: int) -> str:
+        return f"{self.prefix}{number:0{self.digits}d}"
+
+    def read(self, key: str) -> int:
+        """The number back from a key."""
+        return int(key.removeprefix(self.prefix))
+
+
 META: Final = "META"
-EVENT_PREFIX: Final = "EV#"
+TOTAL: Final = "TOTAL"
+"""Sort key of a tenant's sum. Sort keys of entries begin with small letters, so that they come after it."""
+
+# --- Responses ----------------------------------------------------------------------------------------------------------------
+
 ATTEMPT_PREFIX: Final = "AT#"
 LANE_ATTEMPT_PREFIX: Final = "AL#"
 LANE_PREFIX: Final = "AG#"
-APPROVAL_PREFIX: Final = "AP#"
-FILE_PREFIX: Final = "FILE#"
-SESSION_PREFIX: Final = "SESSION#"
-TURN_PREFIX: Final = "TURN#"
-INPUT_PREFIX: Final = "INPUT#"
-ARTIFACT_PREFIX: Final = "ARTIFACT#"
 INFLIGHT: Final = "INFLIGHT"
-ALIVE: Final = "ALIVE"
-SANDBOXES_TOTAL: Final = "TOTAL"
-"""Sort key of a tenant's sum; ids of containers begin with small letters, so that the entries come after it."""
-KEYS: Final = "KEYS"
-API_KEY_PREFIX: Final = "K#"
-SETUP: Final = "SETUP"
-"""Sort key of the variables and commands that a container's sandboxes begin with."""
-UPSTREAM: Final = "UPSTREAM"
-"""Sort key of the note that a container lives at a model's upstream."""
-
-
-def response(tenant_id: str, response_id: str) -> str:
-    return f"T#{tenant_id}#R#{response_id}"
+response: Final = TenantKey("R")
+event: Final = NumberedKey("EV#", 12)
+"""Sort key of the batch that begins with this number."""
+approval: Final = NamedKey("AP#")
+"""Sort key, in a response's partition, of a call that needs a person's word."""
+repeat: Final = TenantKey("Q")
+"""Partition of an idempotency key, or of a request that may be tried again, by its digest."""
+input_item: Final = TenantKey("I")
+"""The content of an input item's URLs is kept under the item's id."""
+input_url: Final = NamedKey("URL#")
+"""Sort key of the content of one URL of an input item."""
 
 
 def is_response(pk: str) -> bool:
     """Whether a partition is a response's."""
     parts = pk.split("#")
     return len(parts) == 4 and (parts[0], parts[2]) == ("T", "R")
-
-
-def response_of(pk: str) -> tuple[str, str]:
-    """Tenant and id back from :func:`response`."""
-    _, tenant_id, _, response_id = pk.split("#")
-    return tenant_id, response_id
-
-
-def event(sequence_number: int) -> str:
-    """Sort key of the batch that begins with this number."""
-    return f"{EVENT_PREFIX}{sequence_number:012d}"
 
 
 def lane_of(step: int) -> int:
@@ -161,142 +192,31 @@ def step_of(sk: str) -> tuple[int, str | None]:
     return lane * limits.LANE_STEPS + int(step), call_id or None
 
 
-def approval(approval_id: str) -> str:
-    """Sort key, in a response's partition, of a call that needs a person's word."""
-    return f"{APPROVAL_PREFIX}{approval_id}"
-
-
 def lane(number: int, prefix: str = LANE_PREFIX) -> str:
     """Sort key, in a response's partition, of an agent, its first items (``AB#``), messages (``AM#``) or outputs (``AO#``)."""
     return f"{prefix}{number:06d}"
 
 
-CONTAINERS: Final = "T#*#C#*"
-"""All containers' partitions, as IAM writes a pattern."""
+def inflight(tenant_id: str) -> str:
+    """How ``GSI1SK`` begins on the loop's list: a create reads its tenant's part alone, the reaper the whole."""
+    return f"T#{tenant_id}#"
 
 
-def container(tenant_id: str, container_id: str) -> str:
-    return f"T#{tenant_id}#C#{container_id}"
+# --- Lists --------------------------------------------------------------------------------------------------------------------
+#
+# A deleted resource leaves ``SK=GONE`` with its place in the listing for an hour (TTL), so that a client that deletes while it
+# pages can go on after an id that no longer exists. What has an end of its own (a file with ``expires_after``, an upload, an idle
+# container) has a second record, found through the index by the time at which it is due: DynamoDB's own TTL would drop the
+# record and leave its bytes in S3.
 
-
-def container_session(session_id: str) -> str:
-    """Sort key, in a container's partition, of a terminal that people sit at."""
-    return f"{SESSION_PREFIX}{session_id}"
-
-
-def container_file(file_id: str) -> str:
-    return f"{FILE_PREFIX}{file_id}"
-
-
-def file(tenant_id: str, file_id: str) -> str:
-    return f"T#{tenant_id}#F#{file_id}"
-
-
-def upload(tenant_id: str, upload_id: str) -> str:
-    return f"T#{tenant_id}#U#{upload_id}"
-
-
-def agent(tenant_id: str, agent_id: str) -> str:
-    return f"T#{tenant_id}#A#{agent_id}"
-
-
-def environment_template(tenant_id: str, template_id: str) -> str:
-    return f"T#{tenant_id}#ET#{template_id}"
-
-
-def agent_version(version: int) -> str:
-    """Sort key of one version of an agent."""
-    return f"{VERSION_PREFIX}{version:08d}"
-
-
-CREDENTIAL_PREFIX: Final = "CRED#"
-
-
-def vault(tenant_id: str, vault_id: str) -> str:
-    return f"T#{tenant_id}#VAULT#{vault_id}"
-
-
-def credential(credential_id: str) -> str:
-    """Sort key of a credential in a vault; the id begins with its time."""
-    return f"{CREDENTIAL_PREFIX}{credential_id}"
-
-
-def agent_session(tenant_id: str, session_id: str) -> str:
-    return f"T#{tenant_id}#AS#{session_id}"
-
-
-def artifact(artifact_id: str) -> str:
-    """Sort key of an artifact; the id begins with its turn."""
-    return f"{ARTIFACT_PREFIX}{artifact_id}"
-
-
-INVOCATION_PREFIX: Final = "INV#"
-DUE: Final = "DUE"
-"""Sort key of the note of when an automation is due."""
-
-
-def automation(tenant_id: str, automation_id: str) -> str:
-    return f"T#{tenant_id}#AM#{automation_id}"
-
-
-def automations(tenant_id: str) -> str:
-    """The place of a tenant's counts, under :data:`TOTAL`."""
-    return f"T#{tenant_id}#AUTOMATIONS"
-
-
-def automations_made(session_id: str, day: int) -> str:
-    """Sort key of how many an agent has made in a session on a day (days since 1970)."""
-    return f"MADE#{session_id}#{day}"
-
-
-def automation_of(pk: str) -> tuple[str, str]:
-    """Tenant and id back from :func:`automation`."""
-    _, tenant_id, _, automation_id = pk.split("#")
-    return tenant_id, automation_id
-
-
-def invocation(invocation_id: str) -> str:
-    """Sort key of an automation's invocation; the id begins with its time."""
-    return f"{INVOCATION_PREFIX}{invocation_id}"
-
-
-def turn(number: int) -> str:
-    """Sort key of a session's turn, from 1."""
-    return f"{TURN_PREFIX}{number:08d}"
-
-
-def conversation(tenant_id: str, conversation_id: str) -> str:
-    return f"T#{tenant_id}#V#{conversation_id}"
-
-
-def repeat(tenant_id: str, digest: str) -> str:
-    """Of an idempotency key, or of a request that may be tried again."""
-    return f"T#{tenant_id}#Q#{digest}"
-
-
-def api_key(key_sha256: str) -> str:
-    """Partition of a key's record and of nothing else: no function of a deployment may write there."""
-    return f"{API_KEY_PREFIX}{key_sha256}"
-
-
-def console_code(key_sha256: str) -> str:
-    """Partition of the note that a code of the console was used: the code itself is the operator's, and may not be touched."""
-    return f"CODE#{key_sha256}"
-
-
-def budgets(tenant_id: str) -> str:
-    """Partition of the limits of a tenant's keys, of its responses with their forks, and of the tenant itself."""
-    return f"T#{tenant_id}#BUDGETS"
-
-
-def rate(key_sha256: str) -> str:
-    """Partition of the rest of a key's rate."""
-    return f"RATE#{key_sha256}"
-
-
-def listing(tenant_id: str, kind: str) -> str:
-    """``GSI1PK`` of one tenant's resources of a kind: ``files``, ``containers``, ``conversations``, ``keys``, ``approvals``."""
-    return f"T#{tenant_id}#L#{kind}"
+GONE: Final = "GONE"
+PURGE: Final = "PURGE"
+gone: Final = NamedKey("GONE#")
+"""Sort key of a deleted container file's, or credential's, place in the listing."""
+listing: Final = TenantKey("L")
+"""``GSI1PK`` of one tenant's resources of a kind: ``files``, ``containers``, ``conversations``, ``keys``, ``approvals``."""
+due_list: Final = NamedKey("DUE#")
+"""``GSI1PK`` of everything of a kind that ends by itself: ``files``, ``uploads``."""
 
 
 def listed(created_at: int, resource_id: str) -> str:
@@ -304,9 +224,29 @@ def listed(created_at: int, resource_id: str) -> str:
     return f"{created_at:012d}#{resource_id}"
 
 
-def inflight(tenant_id: str) -> str:
-    """How ``GSI1SK`` begins on the loop's list: a create reads its tenant's part alone, the reaper the whole."""
-    return f"T#{tenant_id}#"
+def due(at: int, resource_id: str) -> str:
+    """``GSI1SK`` of a record that is due at a time (Unix seconds)."""
+    return f"{at:012d}#{resource_id}"
+
+
+# --- Tenants, and their API keys ----------------------------------------------------------------------------------------------
+
+KEYS: Final = "KEYS"
+STORED: Final = "stored"
+"""The kind of the sums, in the list of what is due: to be counted again."""
+USAGE_FOLLOWED: Final = "FOLLOWED"
+"""Sort key of the note that the reaper is to keep a tenant's sums, with ``GSI1PK=DUE#usage``."""
+api_key: Final = NamedKey("K#")
+"""Partition of a key's record, by its SHA-256, and of nothing else: no function of a deployment may write there."""
+console_code: Final = NamedKey("CODE#")
+"""Partition of the note that a code of the console was used: the code itself is the operator's, and may not be touched."""
+rate: Final = NamedKey("RATE#")
+"""Partition of the rest of a key's rate."""
+
+
+def budgets(tenant_id: str) -> str:
+    """Partition of the limits of a tenant's keys, of its responses with their forks, and of the tenant itself."""
+    return f"T#{tenant_id}#BUDGETS"
 
 
 def usage(tenant_id: str) -> str:
@@ -324,47 +264,101 @@ def usage_digest(start: int, seconds: int) -> str:
     return f"LIST#{usage_span(start, seconds)}"
 
 
-USAGE_FOLLOWED: Final = "FOLLOWED"
-"""Sort key of the note that the reaper is to keep a tenant's sums, with ``GSI1PK=DUE#usage``."""
-
-
 def usage_tenant(pk: str) -> str:
     """The tenant back from :func:`usage`."""
     return pk.removeprefix("T#").removesuffix("#USAGE")
 
 
-SOCKET_PREFIX: Final = "WS#"
-"""Of all partitions of WebSocket connections that API Gateway holds."""
+def stored(tenant_id: str) -> str:
+    """Partition of what a tenant stores."""
+    return f"T#{tenant_id}#STORED"
 
 
-# --- Files, containers, conversations, uploads --------------------------------------------------------------------------------
-#
-# A deleted resource leaves ``SK=GONE`` with its place in the listing for an hour (TTL), so that a client that deletes while it
-# pages can go on after an id that no longer exists. What has an end of its own (a file with ``expires_after``, an upload, an idle
-# container) has a second record, found through the index by the time at which it is due: DynamoDB's own TTL would drop the
-# record and leave its bytes in S3.
+def holder(kind: str, resource_id: str) -> str:
+    return f"{kind}#{resource_id}"
 
-GONE: Final = "GONE"
-PURGE: Final = "PURGE"
-LIFE_PREFIX: Final = "LIFE#"
+
+def holder_of(sk: str) -> tuple[str, str]:
+    """Kind and id back from :func:`holder`."""
+    kind, _, resource_id = sk.partition("#")
+    return kind, resource_id
+
+
+# --- Files, uploads, conversations, skills, vaults, agents ----------------------------------------------------------------------
+
+file: Final = TenantKey("F")
+upload: Final = TenantKey("U")
+part: Final = NamedKey("PART#")
+"""Sort key of one part of an upload."""
+conversation: Final = TenantKey("V")
+batch: Final = NumberedKey("BATCH#", 10)
+"""Sort key of one atomic append to a conversation."""
+source: Final = NamedKey("SOURCE#")
+"""Sort key of the marker that a response's items have been appended to a conversation."""
+skill: Final = TenantKey("S")
+skill_bundle: Final = TenantKey("B")
+"""Partition of a stored bundle (``SK=META``), by its digest, shared by all versions with the same files."""
+version: Final = NumberedKey("VER#", 8)
+"""Sort key of one version of a skill, or of an agent."""
+vault: Final = TenantKey("VAULT")
+credential: Final = NamedKey("CRED#")
+"""Sort key of a credential in a vault; the id begins with its time."""
+agent: Final = TenantKey("A")
+agent_session: Final = TenantKey("AS")
+turn: Final = NumberedKey("TURN#", 8)
+"""Sort key of a session's turn, from 1."""
+INPUT_PREFIX: Final = "INPUT#"
+artifact: Final = NamedKey("ARTIFACT#")
+"""Sort key of an artifact; the id begins with its turn."""
+
+# --- Automations --------------------------------------------------------------------------------------------------------------
+
+DUE: Final = "DUE"
+"""Sort key of the note of when an automation is due."""
+automation: Final = TenantKey("AM")
+invocation: Final = NamedKey("INV#")
+"""Sort key of an automation's invocation; the id begins with its time."""
+
+
+def automations(tenant_id: str) -> str:
+    """The place of a tenant's counts, under :data:`TOTAL`."""
+    return f"T#{tenant_id}#AUTOMATIONS"
+
+
+def automations_made(session_id: str, day: int) -> str:
+    """Sort key of how many an agent has made in a session on a day (days since 1970)."""
+    return f"MADE#{session_id}#{day}"
+
+
+# --- Containers, and their sandboxes --------------------------------------------------------------------------------------------
+
+CONTAINERS: Final = "T#*#C#*"
+"""All containers' partitions, as IAM writes a pattern."""
+ALIVE: Final = "ALIVE"
+SETUP: Final = "SETUP"
+"""Sort key of the variables and commands that a container's sandboxes begin with."""
+UPSTREAM: Final = "UPSTREAM"
+"""Sort key of the note that a container lives at a model's upstream."""
 PAST_PREFIX: Final = "PAST#"
-SANDBOX_PREFIX: Final = "SANDBOX#"
-LENT_PREFIX: Final = "LENT#"
-PART_PREFIX: Final = "PART#"
-BATCH_PREFIX: Final = "BATCH#"
-
-
-def gone(resource_id: str) -> str:
-    """Sort key of a deleted container file's, or credential's, place in the listing."""
-    return f"{GONE}#{resource_id}"
-
-
-def due_list(kind: str) -> str:
-    """``GSI1PK`` of everything of a kind that ends by itself: ``files``, ``uploads``."""
-    return f"DUE#{kind}"
+container: Final = TenantKey("C")
+container_file: Final = NamedKey("FILE#")
+container_session: Final = NamedKey("SESSION#")
+"""Sort key, in a container's partition, of a terminal that people sit at."""
+container_skill: Final = NamedKey("SKILL#")
+"""Sort key of a skill of a container, by its directory."""
+environment_template: Final = TenantKey("ET")
+life: Final = NumberedKey("LIFE#", 8)
+"""Sort key of the record of one sandbox of a container; it stands until that sandbox is known to be stopped."""
+sandbox_life: Final = NumberedKey("SANDBOX#", 4)
+"""Sort key, in a container's partition, of the record of a sandbox that has ended."""
+lent: Final = NamedKey("LENT#")
+"""Sort key of the note that rows of another container name objects of this one."""
+warm: Final = NamedKey("WARM#")
+"""Sort key, in a container's partition, of the pool's gift to the incarnation with this token's SHA-256: a sandbox, or nothing."""
 
 
 def sandboxes(tenant_id: str) -> str:
+    """Partition of a tenant's live sandboxes."""
     return f"T#{tenant_id}#SANDBOXES"
 
 
@@ -376,21 +370,6 @@ def live_sandbox(container_id: str, incarnation: int) -> str:
 def live_sandboxes(container_id: str) -> str:
     """How those of a container begin."""
     return f"{container_id}#"
-
-
-def life(incarnation: int) -> str:
-    """Sort key of the record of one sandbox of a container; it stands until that sandbox is known to be stopped."""
-    return f"{LIFE_PREFIX}{incarnation:08d}"
-
-
-def due(at: int, resource_id: str) -> str:
-    """``GSI1SK`` of a record that is due at a time (Unix seconds)."""
-    return f"{at:012d}#{resource_id}"
-
-
-def sandbox_life(place: int) -> str:
-    """Sort key, in a container's partition, of the record of a sandbox that has ended."""
-    return f"{SANDBOX_PREFIX}{place:04d}"
 
 
 def past(at_ms: int, name: str) -> str:
@@ -408,43 +387,15 @@ def past_time(sk: str) -> int:
     return int(sk.removeprefix(PAST_PREFIX).partition("#")[0])
 
 
-def lent(container_id: str) -> str:
-    """Sort key of the note that rows of another container name objects of this one."""
-    return f"{LENT_PREFIX}{container_id}"
-
-
-def part(part_id: str) -> str:
-    """Sort key of one part of an upload."""
-    return f"{PART_PREFIX}{part_id}"
-
-
-def batch(number: int) -> str:
-    """Sort key of one atomic append to a conversation."""
-    return f"{BATCH_PREFIX}{number:010d}"
-
-
-def batch_number(sk: str) -> int:
-    """The number back from :func:`batch`."""
-    return int(sk.removeprefix(BATCH_PREFIX))
-
-
-def source(response_id: str) -> str:
-    """Sort key of the marker that a response's items have been appended to a conversation."""
-    return f"SOURCE#{response_id}"
-
-
-# --- The way out (all but the credential lie in the container's partition, and go with it) ------------------------------------
-
 ORPHANS: Final = "ORPHANS"
 """Partition of the sandboxes that run without an owner; the sort key is the sandbox's id."""
-
 LOST_MICROVMS: Final = "ORPHANS#MICROVMS"
 """The same of MicroVMs, which another look finds."""
-
 POOL: Final = "POOL"
 """Partition of the warm pool."""
 POOL_SLOT_PREFIX: Final = "SLOT#"
-POOL_CLAIM_PREFIX: Final = "CLAIM#"
+pool_claim: Final = NamedKey("CLAIM#")
+"""Sort key of the record of a pool sandbox's container; it exists while the sandbox runs."""
 
 
 def pool_slots(tier: str) -> str:
@@ -457,33 +408,22 @@ def pool_slot(tier: str, number: int) -> str:
     return f"{pool_slots(tier)}{number:04d}"
 
 
-def pool_claim(pool_id: str) -> str:
-    """Sort key of the record of a pool sandbox's container; it exists while the sandbox runs."""
-    return f"{POOL_CLAIM_PREFIX}{pool_id}"
-
-
-def warm(token_sha256: str) -> str:
-    """Sort key, in a container's partition, of the pool's gift to the incarnation with this token: a sandbox, or nothing."""
-    return f"WARM#{token_sha256}"
-
+# --- The way out (policy, secrets and log lie in the container's partition, and go with it) ---------------------------------------
 
 EGRESS_POLICY: Final = "EGRESS#POLICY"
-EGRESS_OPENED_PREFIX: Final = "EGRESS#POLICY#OPENED#"
-"""Of what a person has allowed a container: behind its policy, with which it is read."""
 EGRESS_SEALED_PREFIX: Final = "EGRESS#SEALED#"
-EGRESS_LOG_PREFIX: Final = "EGRESS#LOG#"
 EGRESS_OPERATOR_SECRETS: Final = "EGRESS#SECRETS"
 """Partition of the operator's named secrets; the sort key is the name."""
-EGRESS_CREDENTIAL_PREFIX: Final = "P#"
 EGRESS_LIVE: Final = "EGRESS"
 """``GSI1PK`` of the policies that a running sandbox may use."""
 EGRESS_CA: Final = "EGRESS#CA"
 """Partition of the deployment's CA (``SK=META``): the certificate in clear, its key sealed."""
-
-
-def egress_credential(credential_sha256: str) -> str:
-    """Partition of the record that leads from a proxy credential to its container."""
-    return f"{EGRESS_CREDENTIAL_PREFIX}{credential_sha256}"
+egress_credential: Final = NamedKey("P#")
+"""Partition of the record that leads from a proxy credential, by its SHA-256, to its container."""
+egress_opened: Final = NamedKey("EGRESS#POLICY#OPENED#")
+"""Sort key of a host, or of a secret, that a person has allowed: behind the policy, with which it is read."""
+egress_entry: Final = NamedKey("EGRESS#LOG#")
+"""Sort key of one decision; the id begins with its time."""
 
 
 def egress_sealed(seal: str, name: str) -> str:
@@ -491,44 +431,14 @@ def egress_sealed(seal: str, name: str) -> str:
     return f"{EGRESS_SEALED_PREFIX}{seal}#{name}"
 
 
-def egress_opened(opening_key: str) -> str:
-    """Sort key of a host, or of a secret, that a person has allowed."""
-    return f"{EGRESS_OPENED_PREFIX}{opening_key}"
-
-
-def egress_entry(entry_id: str) -> str:
-    """Sort key of one decision; the id begins with its time."""
-    return f"{EGRESS_LOG_PREFIX}{entry_id}"
-
-
-# --- Skills ---------------------------------------------------------------------------------------------------------------------
-
-VERSION_PREFIX: Final = "VER#"
-SKILL_PREFIX: Final = "SKILL#"
-
-
-def skill(tenant_id: str, skill_id: str) -> str:
-    return f"T#{tenant_id}#S#{skill_id}"
-
-
-def skill_version(version: int) -> str:
-    """Sort key of one version of a skill."""
-    return f"{VERSION_PREFIX}{version:08d}"
-
-
-def container_skill(directory: str) -> str:
-    """Sort key of a skill of a container."""
-    return f"{SKILL_PREFIX}{directory}"
-
-
-def skill_bundle(tenant_id: str, digest: str) -> str:
-    """Partition of a stored bundle (``SK=META``), shared by all versions with the same files."""
-    return f"T#{tenant_id}#B#{digest}"
-
-
 # --- Webhooks -------------------------------------------------------------------------------------------------------------------
 
-DELIVERY_PREFIX: Final = "EVENT#"
+webhook_slot: Final = NumberedKey("SLOT#", 4)
+"""Sort key of an endpoint; numbers bound how many there are."""
+webhook_deliveries: Final = TenantKey("W")
+"""Partition of the messages of an endpoint, sent or due."""
+webhook_delivery: Final = NamedKey("EVENT#")
+"""Sort key of one event for one endpoint; the id begins with its time."""
 
 
 def webhook_endpoints(tenant_id: str) -> str:
@@ -536,69 +446,15 @@ def webhook_endpoints(tenant_id: str) -> str:
     return f"T#{tenant_id}#W"
 
 
-def webhook_slot(slot: int) -> str:
-    """Sort key of an endpoint; numbers bound how many there are."""
-    return f"SLOT#{slot:04d}"
-
-
-def webhook_deliveries(tenant_id: str, endpoint_id: str) -> str:
-    """Partition of the messages of an endpoint, sent or due."""
-    return f"T#{tenant_id}#W#{endpoint_id}"
-
-
-def webhook_delivery(event_id: str) -> str:
-    """Sort key of one event for one endpoint; the id begins with its time."""
-    return f"{DELIVERY_PREFIX}{event_id}"
-
-
-# --- Inputs ---------------------------------------------------------------------------------------------------------------------
-
-
-def input_item(tenant_id: str, item_id: str) -> str:
-    """The content of an input item's URLs is kept under the item's id."""
-    return f"T#{tenant_id}#I#{item_id}"
-
-
-def input_url(name: str) -> str:
-    """Sort key of the content of one URL of an input item."""
-    return f"URL#{name}"
-
-
-# --- What a tenant stores ------------------------------------------------------------------------------------------------------------
-
-STORED: Final = "stored"
-"""The kind of the sums, in the list of what is due: to be counted again."""
-TOTAL: Final = "TOTAL"
-"""Sort key of a tenant's sum; those of entries begin with small letters, so that they come after it."""
-
-
-def stored(tenant_id: str) -> str:
-    return f"T#{tenant_id}#STORED"
-
-
-def holder(kind: str, resource_id: str) -> str:
-    return f"{kind}#{resource_id}"
-
-
-def holder_of(sk: str) -> tuple[str, str]:
-    """Kind and id back from :func:`holder`."""
-    kind, _, resource_id = sk.partition("#")
-    return kind, resource_id
-
-
 # --- WebSocket connections that API Gateway holds ------------------------------------------------------------------------------------
 
 FRAME_PREFIX: Final = "FRAME#"
-
-
-def socket(connection_id: str) -> str:
-    """Partition of a WebSocket connection that API Gateway holds, and has named."""
-    return f"{SOCKET_PREFIX}{connection_id}"
-
-
-def connection_of(pk: str) -> str:
-    """The connection's id back from :func:`socket`."""
-    return pk.removeprefix(SOCKET_PREFIX)
+socket: Final = NamedKey("WS#")
+"""Partition of a WebSocket connection that API Gateway holds, and has named."""
+socket_kept: Final = NamedKey("KEPT#")
+"""Sort key of an unstored response that can be continued on its connection."""
+socket_place: Final = NumberedKey("PLACE#", 4)
+"""Sort key of a connection in :func:`socket_places`; numbers bound how many there are."""
 
 
 def socket_frame(at_ms: int, frame_id: str) -> str:
@@ -606,19 +462,9 @@ def socket_frame(at_ms: int, frame_id: str) -> str:
     return f"{FRAME_PREFIX}{at_ms:015d}#{frame_id}"
 
 
-def socket_kept(response_id: str) -> str:
-    """Sort key of an unstored response that can be continued on its connection."""
-    return f"KEPT#{response_id}"
-
-
 def socket_places(key_sha256: str) -> str:
     """Partition of the connections that a key holds open at API Gateway. No connection's id begins so: ``#`` is in none."""
-    return f"{SOCKET_PREFIX}K#{key_sha256}"
-
-
-def socket_place(number: int) -> str:
-    """Sort key of one of them; numbers bound how many there are."""
-    return f"PLACE#{number:04d}"
+    return socket(f"K#{key_sha256}")
 
 
 # --- Vector stores -------------------------------------------------------------------------------------------------------------------
@@ -628,29 +474,12 @@ INDEXING: Final = "INDEXING"
 """``GSI1PK`` of the vector stores that have files to read."""
 INDEXING_JOB: Final = "JOB"
 """Sort key of what is known of the execution that reads a store's files."""
-TODO_PREFIX: Final = "TODO#"
-HELD_PREFIX: Final = "HELD#"
-
-
-def vector_store(tenant_id: str, store_id: str) -> str:
-    return f"T#{tenant_id}#X#{store_id}"
-
-
-def vector_store_files(store_id: str) -> str:
-    """The kind of a store's files, in the listings of its tenant."""
-    return f"X#{store_id}"
-
-
-def vector_batch(batch_id: str) -> str:
-    """Sort key of a batch of files that were added to a store together."""
-    return f"{BATCH_PREFIX}{batch_id}"
-
-
-def todo(file_id: str) -> str:
-    """Sort key of the note that a store's index does not yet match the record of the file, or its absence."""
-    return f"{TODO_PREFIX}{file_id}"
-
-
-def held(store_id: str) -> str:
-    """Sort key, in a file's partition, of the note that a vector store holds it."""
-    return f"{HELD_PREFIX}{store_id}"
+vector_store: Final = TenantKey("X")
+vector_store_files: Final = NamedKey("X#")
+"""The kind of a store's files, in the listings of its tenant."""
+vector_batch: Final = NamedKey("BATCH#")
+"""Sort key of a batch of files that were added to a store together."""
+todo: Final = NamedKey("TODO#")
+"""Sort key of the note that a store's index does not yet match the record of the file, or its absence."""
+held: Final = NamedKey("HELD#")
+"""Sort key, in a file's partition, of the note that a vector store holds it."""

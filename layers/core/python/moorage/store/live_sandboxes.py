@@ -97,7 +97,7 @@ class LiveSandboxes:
 
     async def containers(self, tenant_id: str) -> list[str]:
         """Those that have a sandbox, or are about to."""
-        entries = await self._table.query(keys.sandboxes(tenant_id), after=keys.SANDBOXES_TOTAL)
+        entries = await self._table.query(keys.sandboxes(tenant_id), after=keys.TOTAL)
         return list(dict.fromkeys(entry["container_id"] for entry in entries))
 
     async def _counted(self, life: Record) -> list[Write]:
@@ -109,7 +109,7 @@ class LiveSandboxes:
         below |= {"cpu": bounds.vcpus * limits.VCPU - life["cpu"] + 1} if bounds.vcpus else {}
         # A sum that is not there yet passes no bound, and is opened then.
         paced = await self._pace(life["tenant_id"]) if bounds.starts_per_second else ({}, {})
-        total = Write(pk, keys.SANDBOXES_TOTAL, add={"sandboxes": 1, "cpu": life["cpu"]}, below=below, set=paced[0], condition=paced[1])
+        total = Write(pk, keys.TOTAL, add={"sandboxes": 1, "cpu": life["cpu"]}, below=below, set=paced[0], condition=paced[1])
         return [entry, total]
 
     async def _pace(self, tenant_id: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -124,11 +124,11 @@ class LiveSandboxes:
 
     async def _opened(self, tenant_id: str) -> Record:
         pk = keys.sandboxes(tenant_id)
-        found = await self._table.get(pk, keys.SANDBOXES_TOTAL)
+        found = await self._table.get(pk, keys.TOTAL)
         if found is not None and "used_up_ms" in found:
             return found
         begin = {"sandboxes": 0, "cpu": 0, "used_up_ms": 0}
-        return await self._table.update(pk, keys.SANDBOXES_TOTAL, set_once=begin, must_exist=False)
+        return await self._table.update(pk, keys.TOTAL, set_once=begin, must_exist=False)
 
     async def _is_put_right(self, life: Record) -> bool:
         """Whether a refused write may be tried again: there is room now, or another process was faster."""
@@ -142,7 +142,7 @@ class LiveSandboxes:
 
     async def _drop_left(self, tenant_id: str) -> bool:
         """Entries of sandboxes that have ended; False if there are none."""
-        entries = await self._table.query(keys.sandboxes(tenant_id), after=keys.SANDBOXES_TOTAL)
+        entries = await self._table.query(keys.sandboxes(tenant_id), after=keys.TOTAL)
         places = {(keys.container(tenant_id, e["container_id"]), keys.life(e["incarnation"])): e for e in entries}
         alive = {(life["PK"], life["SK"]) for life in await self._table.get_many(places, consistent=True)}
         left = [entry for place, entry in places.items() if place not in alive]
@@ -155,7 +155,7 @@ class LiveSandboxes:
         pk = keys.sandboxes(life["tenant_id"])
         return [
             Write(pk, keys.live_sandbox(life["container_id"], life["incarnation"]), is_there=True, is_end=True),
-            Write(pk, keys.SANDBOXES_TOTAL, add={"sandboxes": -1, "cpu": -life["cpu"]}),
+            Write(pk, keys.TOTAL, add={"sandboxes": -1, "cpu": -life["cpu"]}),
         ]
 
     def _refusal(self) -> TenantCapacity:

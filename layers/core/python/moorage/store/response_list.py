@@ -214,7 +214,7 @@ async def inflight(table: Table, tenant_id: str) -> list[ListedResponse]:
     """A tenant's part of the loop's list, oldest first."""
     part = keys.inflight(tenant_id)
     found = await table.query(keys.INFLIGHT, prefix=part, index=schema.INDEX)
-    return [ListedResponse(record["GSI1SK"].removeprefix(part), keys.response_of(record["PK"])[1], None) for record in found]
+    return [ListedResponse(record["GSI1SK"].removeprefix(part), keys.response.read(record["PK"])[1], None) for record in found]
 
 
 def running_attributes(tenant_id: str, created_at: int, response_id: str) -> Record:
@@ -251,7 +251,7 @@ def entry_of(record: Record) -> ListedResponse | None:
     if not record.get("GSI1PK", "").endswith(f"#L#{KIND}"):
         return None
     created, response_id, *row = record["GSI1SK"].split("#", 2)
-    number = int(record["SK"].removeprefix(keys.EVENT_PREFIX)) if record["SK"].startswith(keys.EVENT_PREFIX) else 0
+    number = keys.event.read(record["SK"]) if record["SK"].startswith(keys.event.prefix) else 0
     return ListedResponse(f"{created}#{response_id}", response_id, ResponseRow.from_text(row[0]) if row else None, number)
 
 

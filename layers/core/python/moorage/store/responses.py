@@ -324,7 +324,7 @@ class Responses:
         except ConditionFailed:
             return  # Deleted meanwhile.
         if record.get("has_approvals"):
-            for approval in await self._table.query(pk, prefix=keys.APPROVAL_PREFIX):
+            for approval in await self._table.query(pk, prefix=keys.approval.prefix):
                 with suppress(ConditionFailed):
                     await self._table.update(pk, approval["SK"], remove=("GSI1PK", "GSI1SK"))
 
@@ -457,7 +457,7 @@ class Responses:
     async def inflight(self) -> list[tuple[str, str]]:
         """``(tenant_id, response_id)`` of the responses that the loop still owes an end, of all tenants."""
         records = await self._table.query(keys.INFLIGHT, index="GSI1")
-        return [keys.response_of(record["PK"]) for record in records]
+        return [keys.response.read(record["PK"]) for record in records]
 
     async def inflight_of(self, tenant_id: str) -> list[str]:
         """Ids of one tenant's, oldest first; those of others cost nothing."""
@@ -467,7 +467,7 @@ class Responses:
         """``META`` and the last batch, in one query. Raises 404 for unknown, deleted, expired and foreign ids."""
         records = await self._table.query(keys.response(tenant_id, response_id), descending=True, limit=2)
         stored, size = await self._of_record(tenant_id, response_id, records[0] if records else None)
-        if len(records) < 2 or not records[1]["SK"].startswith(keys.EVENT_PREFIX):
+        if len(records) < 2 or not records[1]["SK"].startswith(keys.event.prefix):
             return Snapshot(stored, None, size)
         last, more = await self.log_of(stored).batch(records[1])
         return Snapshot(stored, last, size + more)

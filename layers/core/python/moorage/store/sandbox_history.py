@@ -49,7 +49,7 @@ class ContainerLives:
     async def of(self, container: ContainerRecord) -> list[SandboxLife]:
         """The latest first, with the one that is there."""
         pk = keys.container(container.tenant_id, container.id)
-        records = await self._table.query(pk, prefix=keys.SANDBOX_PREFIX)
+        records = await self._table.query(pk, prefix=keys.sandbox_life.prefix)
         lives = [_LIFE.unpack(record, state="ended", refusal="") for record in records]
         present = container.sandbox
         if present is not None:

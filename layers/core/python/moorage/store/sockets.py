@@ -245,7 +245,7 @@ def _key(connection_id: str) -> dict[str, Any]:
 
 
 def _opened(record: Record) -> SocketOpening:
-    return _OPENED.unpack(record, connection_id=keys.connection_of(record["PK"]))
+    return _OPENED.unpack(record, connection_id=keys.socket.read(record["PK"]))
 
 
 def _kept_until(opened_at: int) -> int:

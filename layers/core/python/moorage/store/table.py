@@ -100,6 +100,13 @@ class Table(Protocol):
         """Unconditional puts and deletes of any number; a failure may leave some of them done."""
         ...
 
+    async def query_beyond(self, pk: str, place: str | None, *, prefix: str, descending: bool, limit: int) -> list[Record]:
+        """Up to ``limit`` records of one partition whose sort keys have a ``prefix``, beyond the sort key ``place``."""
+        if not descending:
+            return await self.query(pk, prefix=prefix, after=place, limit=limit)
+        records = await self.query(pk, prefix=prefix, up_to=place, descending=True, limit=limit + 1)
+        return [record for record in records if record["SK"] != place][:limit]
+
     async def write_each(self, writes: Sequence[Write]) -> dict[int, Record | None]:
         """Make any number of writes of different records, each by itself. The answer has the positions of those whose conditions
         failed, with the record that stands there (None: there is none). Another error is raised once all of its neighbours are done."""

@@ -54,7 +54,7 @@ class ContainerSessions:
 
     async def open(self, container: ContainerRecord) -> list[ContainerSession]:
         """Ended ones that no reader has seen the end of, the oldest first."""
-        records = await self._table.query(keys.container(container.tenant_id, container.id), prefix=keys.SESSION_PREFIX)
+        records = await self._table.query(keys.container(container.tenant_id, container.id), prefix=keys.container_session.prefix)
         sessions = [_CODEC.unpack(record) for record in records if record["ttl"] > self._clock()]
         return sorted((each for each in sessions if not each.outcome), key=lambda each: (each.created_at, each.id))
 

@@ -147,7 +147,7 @@ class Vaults:
             vault = await self._table.get(pk, keys.META)
             if vault is None:
                 raise vault_not_found(vault_id)
-            below = await self._table.query(pk, prefix=keys.CREDENTIAL_PREFIX)
+            below = await self._table.query(pk, prefix=keys.credential.prefix)
             await self._table.write_many(deletes=[(pk, record["SK"]) for record in below])
             gone = gone_record(pk, keys.GONE, vault["created_at"], vault_id, self._clock())
             if not await self._table.replace([gone], pk=pk, sk=keys.META, condition={"made": vault["made"]}):
@@ -191,7 +191,7 @@ class Vaults:
     async def credentials(self, tenant_id: str, vault_id: str, *, param: str | None = None) -> list[CredentialRecord]:
         """All of a vault's, oldest first."""
         await self.get(tenant_id, vault_id, param=param)
-        found = await self._table.query(keys.vault(tenant_id, vault_id), prefix=keys.CREDENTIAL_PREFIX)
+        found = await self._table.query(keys.vault(tenant_id, vault_id), prefix=keys.credential.prefix)
         return [_CREDENTIAL.unpack(record, tenant_id=tenant_id) for record in found]
 
     async def credential_page(

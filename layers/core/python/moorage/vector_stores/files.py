@@ -219,13 +219,13 @@ class StoreFiles:
         return StoreFilePage(kept[: page.limit], len(kept) > page.limit)
 
     async def todos(self, store: VectorStoreRecord) -> list[IndexNote]:
-        records = await self._table.query(store.pk, prefix=keys.TODO_PREFIX)
-        return [IndexNote(record["SK"].removeprefix(keys.TODO_PREFIX), record["token"]) for record in records]
+        records = await self._table.query(store.pk, prefix=keys.todo.prefix)
+        return [IndexNote(keys.todo.read(record["SK"]), record["token"]) for record in records]
 
     async def holders(self, tenant_id: str, file_id: str) -> list[str]:
         """Ids of the stores that hold a file."""
-        records = await self._table.query(keys.file(tenant_id, file_id), prefix=keys.HELD_PREFIX)
-        return [record["SK"].removeprefix(keys.HELD_PREFIX) for record in records]
+        records = await self._table.query(keys.file(tenant_id, file_id), prefix=keys.held.prefix)
+        return [keys.held.read(record["SK"]) for record in records]
 
     # --- Settling ----------------------------------------------------------------------------------------------------------------
 

@@ -88,5 +88,5 @@ class VectorStoreSweep:
 
 def _held(store: VectorStoreRecord, rows: Iterable[Record]) -> list[tuple[str, str]]:
     """The notes with the files that this store holds them."""
-    ids = [row["SK"].removeprefix(keys.FILE_PREFIX) for row in rows if row["SK"].startswith(keys.FILE_PREFIX)]
+    ids = [keys.container_file.read(row["SK"]) for row in rows if row["SK"].startswith(keys.container_file.prefix)]
     return [(keys.file(store.tenant_id, file_id), keys.held(store.id)) for file_id in ids]

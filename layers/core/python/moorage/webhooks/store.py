@@ -351,11 +351,9 @@ class Webhooks:
     async def page(self, endpoint: Endpoint, page: PageQuery) -> tuple[list[Delivery], bool]:
         """A page of the log, and whether there is more of it."""
         pk, place = keys.webhook_deliveries(endpoint.tenant_id, endpoint.id), page.after and keys.webhook_delivery(page.after)
-        if page.order == "asc":
-            records = await self._table.query(pk, prefix=keys.DELIVERY_PREFIX, after=place, limit=page.limit + 1)
-        else:
-            records = await self._table.query(pk, prefix=keys.DELIVERY_PREFIX, up_to=place, descending=True, limit=page.limit + 2)
-            records = [record for record in records if record["SK"] != place]
+        records = await self._table.query_beyond(
+            pk, place, prefix=keys.webhook_delivery.prefix, descending=page.order == "desc", limit=page.limit + 1
+        )
         return [_DELIVERY.unpack(record) for record in records[: page.limit]], len(records) > page.limit
 
 
