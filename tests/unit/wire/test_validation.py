@@ -24,6 +24,7 @@ from moorage.wire.validation import (
     RefusedField,
     RefusedVariant,
     Text,
+    build_validators,
     wire,
     wire_with,
 )
@@ -68,6 +69,16 @@ class Drawing(TypedDict, total=False):
 
 
 parse = JsonValidator[Fields](Drawing)
+BUILT_WITH_OTHERS = JsonValidator[Fields](Drawing)
+build_validators([BUILT_WITH_OTHERS, JsonValidator(Square), JsonValidator(list[Drawing]), JsonValidator(Text)])
+
+
+@pytest.fixture(params=[parse, BUILT_WITH_OTHERS], ids=["alone", "with others"])
+def check(request: pytest.FixtureRequest) -> JsonValidator[Fields]:
+    validator: JsonValidator[Fields] = request.param
+    return validator
+
+
 LABEL = {"type": "label", "label": "abc"}
 
 
@@ -75,14 +86,14 @@ def drawn(**fields: Any) -> dict[str, Any]:
     return {"shapes": [{**LABEL, **fields}]}
 
 
-def test_what_is_canonical_stays_as_it_is() -> None:
+def test_what_is_canonical_stays_as_it_is(check: JsonValidator[Fields]) -> None:
     drawing = {"shapes": [{"type": "square", "width": 3}, {**LABEL, "size": 0.5, "bold": False}], "title": ["a"], "data": {"x": None}}
-    assert parse(drawing) == drawing
+    assert check(drawing) == drawing
 
 
-def test_optional_nulls_and_fields_without_effect_are_left_out() -> None:
-    assert parse({**drawn(size=None, note="mine", shadow=None), "title": None}) == {"shapes": [LABEL]}
-    assert parse({**drawn(), "background": {"width": 1, "type": "square", "height": None}}) == {
+def test_optional_nulls_and_fields_without_effect_are_left_out(check: JsonValidator[Fields]) -> None:
+    assert check({**drawn(size=None, note="mine", shadow=None), "title": None}) == {"shapes": [LABEL]}
+    assert check({**drawn(), "background": {"width": 1, "type": "square", "height": None}}) == {
         "shapes": [LABEL],
         "background": {"width": 1, "type": "square"},
     }
@@ -128,9 +139,11 @@ def test_optional_nulls_and_fields_without_effect_are_left_out() -> None:
         ({**drawn(), "data": [float("inf")]}, "data", "invalid_value", "nested deeper"),
     ],
 )
-def test_a_wrong_value_is_refused_at_its_place_in_the_words_of_the_api(value: Any, param: str, code: str, words: str) -> None:
+def test_a_wrong_value_is_refused_at_its_place_in_the_words_of_the_api(
+    check: JsonValidator[Fields], value: Any, param: str, code: str, words: str
+) -> None:
     with pytest.raises(ApiError) as refused:
-        parse(value)
+        check(value)
     assert (refused.value.status, refused.value.param, refused.value.code) == (400, param, code)
     assert words in refused.value.message
 

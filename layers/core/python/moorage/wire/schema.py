@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticOmit, core_schema
 
@@ -49,10 +48,10 @@ class _Generator(GenerateJsonSchema):
 
 def components(types: Mapping[str, JsonValidator[Any]]) -> dict[str, JsonSchema]:
     """The schemas of these types by name, and of all objects that they consist of by the names of their classes."""
-    adapters: list[tuple[str, Any, TypeAdapter[Any]]] = [(name, "validation", parser.adapter) for name, parser in types.items()]
-    named, shared = TypeAdapter.json_schemas(adapters, ref_template=COMPONENTS + "{model}", schema_generator=_Generator)
+    generator = _Generator(ref_template=COMPONENTS + "{model}")
+    named, shared = generator.generate_definitions([(name, "validation", parser.schema) for name, parser in types.items()])
     own = {name: schema for (name, _), schema in named.items() if schema.get("$ref") != COMPONENTS + name}
-    schemas: dict[str, JsonSchema] = _untitled(dict(shared.get("$defs", {})) | own)
+    schemas: dict[str, JsonSchema] = _untitled(dict(shared) | own)
     return schemas
 
 
