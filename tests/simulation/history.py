@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 import orjson
 from moorage import limits
 from moorage.egress.fetch import FetchError
-from moorage.errors import ApiError, SandboxHostAway, Superseded, UpstreamError
+from moorage.errors import ApiError, SandboxHostAway, StorageFull, Superseded, UpstreamError
 from moorage.loop.fold import fold
 from moorage.loop.recover import recover, restart
 from moorage.loop.stop import stop
@@ -56,6 +56,8 @@ class Process:
     left: int
     is_stopped: bool
     """It is stopped there, and goes on when it is woken; otherwise it dies."""
+    finds_full_disk: bool = False
+    """It neither dies nor stops: no write of it is kept from there on."""
     stands: asyncio.Event = field(default_factory=asyncio.Event)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -64,6 +66,8 @@ class Process:
         if self.left >= 0:
             return
         self.stands.set()
+        if self.finds_full_disk:
+            raise StorageFull
         if not self.is_stopped:
             raise Died
         await self.woken.wait()
@@ -131,6 +135,7 @@ class Blow:
             "clock set": f"the clock is set by {self.amount} seconds",
             "died": f"its process dies after {self.amount} writes",
             "stopped": f"its process is stopped after {self.amount} writes, and goes on {self.stands_for} tasks later",
+            "disk full": f"the disk is full after {self.amount} writes, until the task has ended",
             "late": f"the task of {self.amount} tasks before is delivered once more",
         }.get(self.strikes, "")
         twins = "tool calls are delivered twice at once" if self.has_twins else ""
@@ -156,6 +161,9 @@ def blows_of(dice: random.Random) -> Iterator[Blow]:
         elif chance < 0.65 and left > 0:
             left -= 1
             strikes, number = "died" if chance < 0.54 else "stopped", int(amount * 6)
+        elif chance < 0.72 and left > 0:
+            left -= 1
+            strikes, number = "disk full", int(amount * 6)
         yield Blow(strikes, number, 1 + int(stands_for * 3), twins < 0.12, again < 0.12, loses < 0.5, leaves < 0.5)
 
 
@@ -271,8 +279,8 @@ class History:
                 self.lab.now += blow.amount
             case "late":
                 await self.deliver_late(self.states[-1 - min(blow.amount, len(self.states) - 1)])
-            case "died" | "stopped":
-                process = Process(blow.amount, blow.strikes == "stopped")
+            case "died" | "stopped" | "disk full":
+                process = Process(blow.amount, blow.strikes == "stopped", blow.strikes == "disk full")
         if blow.strikes and process is None:
             self.seen[blow.strikes] += 1
         if state.next is Next.WAIT:
@@ -283,7 +291,7 @@ class History:
             if process is None:
                 return await self.deliver(state, blow)
             return await self.deliver_to(process, state, number, blow)
-        except (Died, Superseded):
+        except (Died, Superseded, StorageFull):
             return await self.again(stored, state, blow)
 
     async def deliver_to(self, process: Process, state: LoopState, number: int, blow: Blow) -> LoopState:
@@ -295,7 +303,7 @@ class History:
             try:
                 return await running
             finally:
-                self.seen["died"] += process.stands.is_set()
+                self.seen[blow.strikes] += process.stands.is_set()
         stands = asyncio.create_task(process.stands.wait())
         await asyncio.wait((running, stands), return_when=asyncio.FIRST_COMPLETED)
         if not stands.done():

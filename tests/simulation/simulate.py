@@ -1,10 +1,10 @@
 """``make simulate``: the real steps over a table, a model and a container in memory, under one seed and a clock of its own.
 
-A history is one response (``history.py``), or one with a team of agents (``--team``; ``team_history.py``): what the model says, what
-dies or stands still at which write, which step is delivered twice or late, when somebody cancels, how far the clock jumps, and what a
-webhook's receiver answers follow from its number alone. After each the same is asked as of real processes: one log without gap or
-repeat and with one end, no command begun twice, an object that is what the log adds up to, and a receiver that has taken the event of
-that end.
+A history is one response (``history.py``), or one with a team of agents (``--team``; ``team_history.py``). Its number alone says what
+the model says, at which write a process dies, stands still or finds a full disk, which step is delivered twice or late, when somebody
+cancels, how far the clock jumps, and what a webhook's receiver answers. After each the same is asked as of real processes: one log
+without gap or repeat and with one end, no command begun twice, an object that is what the log adds up to, and a receiver that has taken
+the event of that end.
 
     python -m tests.simulation.simulate --histories 10000 --from 0
 
