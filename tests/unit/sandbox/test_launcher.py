@@ -158,6 +158,15 @@ async def test_one_that_was_nobodys_stands_ready(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "state" / "sandboxes") == []
 
 
+async def test_one_stands_ready_before_the_first_is_asked_for(tmp_path: Path) -> None:
+    with launcher_process(tmp_path) as (process, path):
+        async with LauncherProvisioner(str(path)) as provisioner:
+            spare = await spare_of(process.pid, provisioner)
+            async with ExecClient(await provisioner.start(spec("cntr_1"))) as client:
+                assert (await run(client, "echo hello")).stdout == "hello\n"
+            assert [each.pid for each in await provisioner.running()] == [spare]
+
+
 async def test_what_stands_ready_is_like_the_last_one_and_not_given_to_another_kind(tmp_path: Path) -> None:
     large = SandboxSpec("acme", "cntr_2", TOKEN, memory_gib=4)
     with launcher_process(tmp_path) as (process, path):

@@ -4,8 +4,8 @@ A sandbox is one ``bwrap`` whose first process is the exec server (``functions/s
 handed over as an open descriptor, so that no command can see or replace it and a caller may connect before the server is up; its
 token goes through a pipe. When the owner ends, however it ends, the kernel kills its sandboxes (``--die-with-parent``).
 
-Making one takes a tenth of a second, so that one more than is asked for stands ready: a sandbox like the last one whose exec server
-waits for its configuration. It has never been anybody's, runs nothing, and answers nobody.
+Making one takes a tenth of a second, so that one more than is asked for stands ready: a sandbox like the last one, or of the usual size
+before there was one, whose exec server waits for its configuration. It has never been anybody's, runs nothing, and answers nobody.
 
 If the owner is root, each sandbox runs as a user of its own: user namespaces alone would leave it root's right to files that
 belong to root, ``/proc/sys`` above all. The walls and their reasons are in ``docs/sandbox.md``.
@@ -41,7 +41,7 @@ from moorage.local.users import HOST_UIDS, HOST_UIDS_FROM
 from moorage.sandbox import seccomp
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.machine_bounds import SandboxShare
-from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
+from moorage.sandbox.provisioner import USUAL_MEMORY_GIB, EgressSpec, Handle, SandboxSpec, SandboxStatus
 
 _GROUP_REMOVALS_MAX: Final = 100
 _SPARE_AFTER_SECONDS: Final = 0.1
@@ -130,6 +130,10 @@ class Bubblewrap:
             finally:
                 self._starting.remove(share)
 
+    def prewarm(self) -> None:
+        """Have a sandbox of the usual size stand ready for whoever comes first."""
+        self._sparing = asyncio.create_task(self._prepare(USUAL_MEMORY_GIB, after_seconds=0))
+
     async def stop(self, sandbox_id: str) -> None:
         """Kill it and wait until it is cleared away."""
         sandbox = self._by_id.get(sandbox_id)
@@ -201,12 +205,12 @@ class Bubblewrap:
         if not sandbox.ended.is_set():
             self._by_container[key] = sandbox
         if self._sparing is None or self._sparing.done():
-            self._sparing = asyncio.create_task(self._prepare(spec.memory_gib))
+            self._sparing = asyncio.create_task(self._prepare(spec.memory_gib, after_seconds=_SPARE_AFTER_SECONDS))
         return sandbox
 
-    async def _prepare(self, memory_gib: int) -> None:
+    async def _prepare(self, memory_gib: int, *, after_seconds: float) -> None:
         """Have a sandbox stand ready, in place of one that is unlike those that are wanted."""
-        await asyncio.sleep(_SPARE_AFTER_SECONDS)
+        await asyncio.sleep(after_seconds)
         if self._spare is not None and self._spare.memory_gib != memory_gib:
             self._spare.process.kill()
             self._spare = None

@@ -112,6 +112,7 @@ def application(sandboxes: Bubblewrap) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         watch = asyncio.create_task(sandboxes.watch_disk())
+        sandboxes.prewarm()
         yield
         watch.cancel()
         await sandboxes.stop_all()

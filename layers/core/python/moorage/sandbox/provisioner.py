@@ -67,13 +67,17 @@ class EgressSpec:
         return trust.environment(trust.proxy_url(address, self.username, self.password), trust.CA_BUNDLE)
 
 
+USUAL_MEMORY_GIB: Final = 1
+"""Of a container whose maker names no other tier."""
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
     tenant_id: str
     container_id: str
     token: str = field(repr=False)
     """The bearer token of the exec server; at least 32 characters."""
-    memory_gib: int = 1
+    memory_gib: int = USUAL_MEMORY_GIB
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that every command sees, such as the placeholders of ``domain_secrets``."""
     egress: EgressSpec | None = None
