@@ -43,7 +43,6 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.machine_bounds import SandboxShare
 from moorage.sandbox.provisioner import USUAL_MEMORY_GIB, EgressSpec, Handle, SandboxSpec, SandboxStatus
 
-_GROUP_REMOVALS_MAX: Final = 100
 _SPARE_AFTER_SECONDS: Final = 0.1
 """Until the one that was just taken has run its first command."""
 log = logging.getLogger("moorage.launcher")
@@ -316,10 +315,7 @@ class Bubblewrap:
         self._forget(sandbox)
         await ended(start_removing(skills.shelf(self._site.runtime_dir, sandbox.sandbox_id)))
         await ended(start_removing(sandbox.directory))
-        for _ in range(_GROUP_REMOVALS_MAX):
-            if self._site.groups.remove(sandbox.sandbox_id):
-                break
-            await asyncio.sleep(0.05)  # processes that are on their way out still hold it
+        await self._site.groups.until_removed(sandbox.sandbox_id)
         sandbox.ended.set()
 
     def _forget(self, sandbox: BubblewrapSandbox) -> None:

@@ -8,11 +8,11 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from moorage.errors import SandboxError, SettingsConflict
 from moorage.local import step_worker
@@ -40,6 +40,7 @@ LAUNCHER_STOP_SECONDS_MAX = 10
 WORKER_STOP_SECONDS_MAX = 5
 PROXY_STOP_SECONDS_MAX = 5
 _START_SECONDS_MAX = 30
+Begun = TypeVar("Begun", bound=ChildProcess)
 
 
 def prepare_environments(find: Callable[[str], ToolEnvironment] = environment) -> None:
@@ -85,25 +86,13 @@ class LauncherProcess:
 
     def begin(self) -> "subprocess.Popen[bytes]":
         """Start it; it takes a while to answer."""
-        noted = self.state_dir / "launcher.process"
-        end_leftover(noted)
         toolbox = toolbox_folder()
         command = [sys.executable, "-m", "moorage.local.launcher", "--socket", str(self.socket_path)]
         command += ["--state-dir", str(self.state_dir / "sandboxes")]
         if toolbox.exists():
             command += ["--toolbox", str(toolbox)]
         self.began[:] = [self.log_file.stat().st_size if self.log_file.exists() else 0]
-        with self.log_file.open("ab") as log, uninterrupted():
-            process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=dying_with(os.getpid()),
-            )
-        write_private(noted, identity(process.pid))
-        return process
+        return _noted(self.state_dir / "launcher.process", partial(_program, command, self.log_file))
 
     def await_answer(self, process: ChildProcess) -> None:
         """Return when it answers. A launcher that cannot work says why, and then nothing here is of use."""
@@ -117,6 +106,37 @@ class LauncherProcess:
         process = self.begin()
         self.await_answer(process)
         return process
+
+
+def _noted(place: Path, begin: Callable[[], Begun]) -> Begun:
+    """The process that ``begin`` starts, noted at ``place``. The one that is noted there is ended first."""
+    end_leftover(place)
+    process = begin()
+    write_private(place, identity(process.pid))
+    return process
+
+
+def _program(
+    command: Sequence[str],
+    log_file: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    lock: IO[str] | None = None,
+) -> "subprocess.Popen[bytes]":
+    """A program that ends with this process, and holds the ``lock`` until then."""
+    with log_file.open("ab") as log, uninterrupted():
+        return subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            pass_fds=() if lock is None else (lock.fileno(),),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=dying_with(os.getpid()),
+        )
 
 
 def _end(process: ChildProcess) -> None:
@@ -182,31 +202,19 @@ class WorkerProcess:
             os.environ.update(self.environment)
             asyncio.run(step_worker.serve(self.number, self.workers))
 
-        process = self._noted(self._program if has_threads() else partial(fork, work, self.log_file))
+        process = _noted(self._process_note, self._program if has_threads() else partial(fork, work, self.log_file))
         return Child("A worker of the loop", process, self.start, str(self.log_file), str(self.socket_path))
 
-    def _noted(self, begin: Callable[[], ChildProcess]) -> ChildProcess:
-        noted = self.state_dir / f"worker-{self.number}.process"
-        end_leftover(noted)
-        process = begin()
-        write_private(noted, identity(process.pid))
-        return process
+    @property
+    def _process_note(self) -> Path:
+        return self.state_dir / f"worker-{self.number}.process"
 
     def _program(self) -> ChildProcess:
-        with self.log_file.open("ab") as log, uninterrupted():
-            return subprocess.Popen(
-                [sys.executable, "-m", "moorage.local.step_worker", str(self.number), str(self.workers)],
-                env=self.environment,
-                pass_fds=(self.lock.fileno(),),
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=dying_with(os.getpid()),
-            )
+        command = [sys.executable, "-m", "moorage.local.step_worker", str(self.number), str(self.workers)]
+        return _program(command, self.log_file, environment=self.environment, lock=self.lock)
 
     def start(self) -> ChildProcess:
-        process = self._noted(self._program)
+        process = _noted(self._process_note, self._program)
         if not _answers(process, self.socket_path):
             _end(process)
             raise SystemExit(f"moorage: A worker of the loop did not start; its last words are in {self.log_file}.")
@@ -243,26 +251,14 @@ class ProxyProcess:
 
     def begin(self) -> "subprocess.Popen[bytes]":
         """Start it; it takes a while to answer."""
-        noted = self.state_dir / "egress.process"
-        end_leftover(noted)
         command = [str(environment("egress").python), "-m", "functions.egress_proxy.main"]
         command += ["--listen", f"unix:{egress_socket(self.state_dir)}"]
         for option in ("hosts", "upstream-ca"):
             value = self.environment.get(f"MOORAGE_EGRESS_{option.upper().replace('-', '_')}")
             command += [f"--{option}", value] if value else []
-        with self.log_file.open("ab") as log, uninterrupted():
-            process = subprocess.Popen(
-                command,
-                env=self.environment | {"PYTHONPATH": f"{ROOT}:{_package_alone(self.state_dir)}"},
-                cwd=ROOT,
-                pass_fds=(self.lock.fileno(),),
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=dying_with(os.getpid()),
-            )
-        write_private(noted, identity(process.pid))
+        environment_of_proxy = self.environment | {"PYTHONPATH": f"{ROOT}:{_package_alone(self.state_dir)}"}
+        begin = partial(_program, command, self.log_file, environment=environment_of_proxy, folder=ROOT, lock=self.lock)
+        process = _noted(self.state_dir / "egress.process", begin)
         self.started[:] = [process]
         return process
 

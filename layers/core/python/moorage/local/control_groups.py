@@ -4,6 +4,7 @@ A sandbox has one group with two in it: the exec server's, and that of everythin
 has a reserve beside them. So commands that use up their memory, their processes or their CPU leave it what it needs to say so.
 """
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -18,6 +19,8 @@ _JOIN: Final = {1: "tasks", 2: "cgroup.procs"}
 """What a process joins a group by, writing ``0``. Moving a process with all of its threads stops every fork of the machine and waits
 until the kernel is sure of that, 5 to 20 ms in each command that is not right behind another one. What has just been forked is one
 thread, and one that moves itself waits for nothing (Linux 5.4); but version 2 lets threads move within one group of memory only."""
+
+_REMOVALS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,13 @@ class ControlGroups:
                 except OSError:
                     is_removed = False
         return is_removed
+
+    async def until_removed(self, name: str) -> None:
+        """Processes that are on their way out still hold it for a while."""
+        for _ in range(_REMOVALS_MAX):
+            if self.remove(name):
+                return
+            await asyncio.sleep(0.05)
 
     def _of(self, controller: str, name: str) -> Path:
         return (self.parents.get("unified") or self.parents[controller]) / f"moorage-{name}"

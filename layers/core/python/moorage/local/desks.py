@@ -45,7 +45,6 @@ _BROWSERS: Final = (
     "/usr/lib/chromium/chromium-headless-shell",
     "/usr/bin/chromium-headless-shell",
 )
-_GROUP_REMOVALS_MAX: Final = 100
 NO_BROWSER: Final = "There is no browser on this machine: 'apt install chromium' gives it one, as does 'make setup-dev'."
 
 
@@ -168,9 +167,6 @@ class Desks:
             os.close(writing)
         return DeskSandbox(desk_id, directory, f"unix:{endpoint}", process, first_process, uid, tenant_id)
 
-    def _clear(self, desk: DeskSandbox) -> None:
-        Path(desk.endpoint.removeprefix("unix:")).unlink(missing_ok=True)
-
     def _watch(self, sandbox_id: str, desk: DeskSandbox) -> None:
         task = asyncio.create_task(self._until_ended(sandbox_id, desk))
         self._watches.add(task)
@@ -180,12 +176,9 @@ class Desks:
         await ended(desk.process)
         if self._by_sandbox.get(sandbox_id) is desk:
             del self._by_sandbox[sandbox_id]
-        self._clear(desk)
+        os.unlink(desk.endpoint.removeprefix("unix:"))
         await ended(start_removing(desk.directory))
-        for _ in range(_GROUP_REMOVALS_MAX):
-            if self._site.groups.remove(desk.desk_id):
-                break
-            await asyncio.sleep(0.05)
+        await self._site.groups.until_removed(desk.desk_id)
         desk.ended.set()
 
 

@@ -23,7 +23,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
@@ -36,6 +35,7 @@ from moorage.sandbox.desk_config import DESK_DIRECTORY, LINK_DIRECTORY, LINK_SOC
 from moorage.sandbox.docker_engine import Engine, refusal
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.machine_bounds import MachineBounds, SandboxShare
+from moorage.sandbox.over_http import AsyncClosing
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError, nearest
 from moorage.skills.bundle import SKILLS
@@ -153,16 +153,10 @@ class DockerSandbox:
         return self.labels.get(TOKEN_LABEL) == _hash(token)
 
 
-class DockerProvisioner:
+class DockerProvisioner(AsyncClosing):
     def __init__(self, settings: DockerSettings, engine: Engine) -> None:
         self.settings = settings
         self._engine = engine
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         await self._engine.aclose()

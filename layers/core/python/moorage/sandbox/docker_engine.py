@@ -10,14 +10,14 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx
 
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SettingsConflict
+from moorage.sandbox.over_http import OverHttp
 
 _OLDEST: Final = (1, 41)
 """Docker 20.10."""
@@ -57,7 +57,7 @@ def _usual_sockets(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-class Engine:
+class Engine(OverHttp):
     def __init__(self, socket: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.socket = socket
         self._http = httpx.AsyncClient(
@@ -69,15 +69,6 @@ class Engine:
         )
         self._version: str | None = None
         self._is_podman = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
 
     async def ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """The answer, with any status. Raises :class:`SandboxCapacity` if the engine is away."""
