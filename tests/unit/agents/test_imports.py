@@ -18,7 +18,7 @@ BEFORE_THE_AGENT = 12
 
 
 async def importing(lab: SessionLab) -> None:
-    (file,) = (await lab.lab.runtime.stores.files.page(TENANT, PageQuery())).files
+    (file,) = (await lab.lab.runtime.stores.files.page(TENANT, PageQuery())).entries
     await import_agent(lab.lab.runtime, file, vault_ids=(), keeps_network=True, key_id=PAYER.key_id)
 
 

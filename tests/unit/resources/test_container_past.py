@@ -285,4 +285,4 @@ async def test_a_container_that_is_deleted_meanwhile_is_not_copied(world: World,
         await copied(world, record, first)
     assert refused.value.status == 404
     assert world.store.objects() == []
-    assert (await world.containers.page("ten", PageQuery())).containers == []
+    assert (await world.containers.page("ten", PageQuery())).entries == []

@@ -45,7 +45,7 @@ async def stored(containers: Containers, record: ContainerRecord) -> dict[str, t
     page = await containers.file_page(await containers.get("ten", record.id), PageQuery(limit=100))
     return {
         file.path.removeprefix("/mnt/data/"): (file.source, b"".join([chunk async for chunk in containers.content(file)]))
-        for file in page.files
+        for file in page.entries
     }
 
 

@@ -85,7 +85,7 @@ async def test_pages_add_up_to_the_whole(conversations: Conversations, order: An
     read: list[str] = []
     page = await conversations.page(conversation, PageQuery(limit=limit, order=order))
     while True:
-        read += [item["id"] for item in page.items]
+        read += [item["id"] for item in page.entries]
         if not page.has_more:
             break
         page = await conversations.page(conversation, PageQuery(limit=limit, order=order, after=read[-1]))
@@ -100,10 +100,10 @@ async def test_a_page_of_long_items_is_shorter(conversations: Conversations, ord
         await conversations.append("ten", conversation.id, many(number, 1, "a" * (limits.PAGE_BYTES_MAX // 2)))
     current, seen = await conversations.get("ten", conversation.id), list[list[str]]()
     page = await conversations.page(current, PageQuery(limit=100, order=order))
-    seen.append([item["id"] for item in page.items])
+    seen.append([item["id"] for item in page.entries])
     while page.has_more:
         page = await conversations.page(current, PageQuery(limit=100, order=order, after=seen[-1][-1]))
-        seen.append([item["id"] for item in page.items])
+        seen.append([item["id"] for item in page.entries])
     pages = [["msg_0", "msg_1"], ["msg_2", "msg_3"], ["msg_4"]]
     assert seen == (pages if order == "asc" else [["msg_4", "msg_3"], ["msg_2", "msg_1"], ["msg_0"]])
 
@@ -113,7 +113,7 @@ async def test_a_deleted_item_is_gone_but_still_marks_its_place(conversations: C
     await conversations.delete_item(conversation, "msg_1")
     assert await ids(conversations, conversation) == ["msg_0", "msg_2", "msg_3"]
     page = await conversations.page(conversation, PageQuery(order="asc", after="msg_1"))
-    assert [item["id"] for item in page.items] == ["msg_2", "msg_3"]
+    assert [item["id"] for item in page.entries] == ["msg_2", "msg_3"]
     for call in (conversations.item, conversations.delete_item):
         with pytest.raises(ApiError) as caught:
             await call(conversation, "msg_1")
@@ -168,9 +168,9 @@ async def test_an_append_can_take_the_place_of_those_since_which_are_kept(conver
     assert (current.batches, current.cuts) == (6, ((2, 4),))
     for order, expected in (("asc", left), ("desc", left[::-1])):
         page = await conversations.page(current, PageQuery(limit=100, order=order))  # type: ignore[arg-type]
-        assert [item["id"] for item in page.items] == expected
+        assert [item["id"] for item in page.entries] == expected
     after = await conversations.page(current, PageQuery(limit=2, order="asc", after="msg_2"))
-    assert [item["id"] for item in after.items] == ["msg_10", "msg_11"], "who pages through it goes on behind what was taken out"
+    assert [item["id"] for item in after.entries] == ["msg_10", "msg_11"], "who pages through it goes on behind what was taken out"
     with pytest.raises(ApiError):
         await conversations.item(current, "msg_2")
     with pytest.raises(ApiError):

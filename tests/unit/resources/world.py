@@ -40,4 +40,4 @@ class World:
         """What the API shows: path to source and content."""
         current = await self.containers.get("ten", record.id)
         page = await self.containers.file_page(current, PageQuery(limit=100))
-        return {file.path: (file.source, b"".join([chunk async for chunk in self.containers.content(file)])) for file in page.files}
+        return {file.path: (file.source, b"".join([chunk async for chunk in self.containers.content(file)])) for file in page.entries}

@@ -15,7 +15,7 @@ from moorage.api.queries import query_of
 from moorage.api.routing import BINARY, Router
 from moorage.environments.opening import environment_path
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.responses import deleted, list_object
+from moorage.wire.responses import deleted
 
 router = Router()
 _ALL: Final = "/agents/sessions/{session_id}/artifacts"
@@ -28,8 +28,8 @@ async def list_artifacts(
 ) -> ListOf[SessionArtifact]:
     session = await caller.runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     await publish_last(caller.runtime, session)
-    found, has_more = await caller.runtime.stores.agent_sessions.artifacts(session, page, page.environment_id)
-    return list_object([as_object(session, artifact) for artifact in found], has_more=has_more)
+    found = await caller.runtime.stores.agent_sessions.artifacts(session, page, page.environment_id)
+    return found.shown(lambda artifact: as_object(session, artifact))
 
 
 @router.get(_ONE, "retrieveAgentSessionArtifact", "An artifact of a session")

@@ -16,7 +16,7 @@ from moorage.api.routing import Router
 from moorage.errors import invalid_value
 from moorage.parallel import as_json, beside
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.responses import deleted, list_object
+from moorage.wire.responses import deleted
 from moorage.wire.validation import Fields, parse_object
 
 
@@ -40,8 +40,7 @@ async def create(caller: Caller, body: RawBody) -> SavedAgent:
 
 @router.get("/agents", "listAgents", "Saved agents, newest first")
 async def list_agents(caller: Caller, page: AnyPage) -> ListOf[SavedAgent]:
-    found, has_more = await caller.runtime.stores.agents.page(caller.tenant_id, page)
-    return list_object([as_object(agent) for agent in found], has_more=has_more)
+    return (await caller.runtime.stores.agents.page(caller.tenant_id, page)).shown(as_object)
 
 
 @router.get(_ONE, "retrieveAgent", "An agent, as it is or in an earlier version")

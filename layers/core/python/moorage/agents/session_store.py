@@ -24,7 +24,7 @@ from moorage.ids import new_listed_id, new_turn_id
 from moorage.store import keys, object_keys, schema
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
-from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
+from moorage.store.listing import Page, gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.packing import packed, unpacked, unpacked_with_size
 from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import PageQuery
@@ -286,7 +286,7 @@ class AgentSessions:
             raise agent_session_not_found(session_id, param=param)
         return await self._opened(tenant_id, record)
 
-    async def page(self, tenant_id: str, page: PageQuery, keep: Callable[[Record], bool]) -> tuple[list[SessionRecord], bool]:
+    async def page(self, tenant_id: str, page: PageQuery, keep: Callable[[Record], bool]) -> Page[SessionRecord]:
         found = await read_page(
             self._table,
             tenant_id,
@@ -296,14 +296,14 @@ class AgentSessions:
             keep=lambda record: _DELETED not in record and keep(record),
         )
         opened, size = list[SessionRecord](), 0
-        for record in found.records:
+        for record in found.entries:
             (body,) = await self._blobs.inlined([record], "body")
             settings, more = await unpacked_with_size(body)
             size += more
             if opened and size > limits.PAGE_BYTES_MAX:
                 break
             opened.append(_SESSION.unpack(record, tenant_id=tenant_id, settings=settings))
-        return opened, found.has_more or len(opened) < len(found.records)
+        return Page(opened, found.has_more or len(opened) < len(found.entries))
 
     async def update(
         self,
@@ -528,8 +528,8 @@ class AgentSessions:
         records = await self._table.query(pk, prefix=f"{keys.artifact('artifact_')}{turn_number:08x}")
         return [_ARTIFACT.unpack(record) for record in records]
 
-    async def artifacts(self, session: SessionRecord, page: PageQuery, container_id: str | None) -> tuple[list[ArtifactRecord], bool]:
-        """A page in the order of turns and of ids, of one container's if one is named; and whether there is more. Raises
+    async def artifacts(self, session: SessionRecord, page: PageQuery, container_id: str | None) -> Page[ArtifactRecord]:
+        """A page in the order of turns and of ids, of one container's if one is named. Raises
         :class:`~moorage.errors.ApiError` for an ``after`` that never was an artifact of the session."""
         pk, descending = keys.agent_session(session.tenant_id, session.id), page.order == "desc"
         if page.after is not None and await self._table.get(pk, keys.artifact(page.after)) is None:
@@ -545,7 +545,7 @@ class AgentSessions:
             if len(records) <= page.limit:
                 break
             place = records[-1]["SK"]
-        return found[: page.limit], len(found) > page.limit
+        return Page.of(found, page.limit)
 
     async def artifact(self, session: SessionRecord, artifact_id: str) -> ArtifactRecord:
         """Raises 404 for what is unknown, deleted, or of another session."""

@@ -4,7 +4,6 @@ An agent's record counts its versions. A version is a record that never changes;
 bucket. One transaction writes a version and counts it, so that two changes at once come one after the other.
 """
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from moorage.ids import new_listed_id
 from moorage.parallel import as_json
 from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
-from moorage.store.listing import fitting, gone_record, listing_attributes, read_page
+from moorage.store.listing import Page, gone_record, listing_attributes, read_page
 from moorage.store.packing import packed, unpacked
 from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import PageQuery
@@ -77,10 +76,6 @@ class Agents:
         await self._table.put(self._record(agent))
         return agent
 
-    async def forget_versions(self, tenant_id: str, agent_id: str) -> None:
-        """Those of an agent that was not restored to its end."""
-        await self._delete_versions(tenant_id, agent_id)
-
     async def is_there(self, tenant_id: str, agent_id: str) -> bool:
         return await self._table.get(keys.agent(tenant_id, agent_id), keys.META) is not None
 
@@ -93,15 +88,13 @@ class Agents:
             raise bad_request(f"Agent '{agent_id}' has {record['version']} versions.", param="version", code="invalid_value")
         return await self._read(tenant_id, record, version or record["version"], param)
 
-    async def page(self, tenant_id: str, page: PageQuery) -> tuple[list[AgentRecord], bool]:
-        """A page, and whether there is more: it is shorter than asked for if its settings are long."""
-        found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.agent, keep=lambda _: True)
-        places = [(record["PK"], keys.version(record["version"])) for record in found.records]
+    async def page(self, tenant_id: str, page: PageQuery) -> Page[AgentRecord]:
+        """A page is shorter than asked for if its settings are long."""
+        found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.agent)
+        places = [(record["PK"], keys.version(record["version"])) for record in found.entries]
         versions = {record["PK"]: record for record in await self._table.get_many(places)}
-        whole = [(record, versions[record["PK"]]) for record in found.records if record["PK"] in versions]
-        taken = fitting([version["size"] for _, version in whole])
-        read = await asyncio.gather(*(self._opened(tenant_id, record, version) for record, version in whole[:taken]))
-        return read, found.has_more or taken < len(whole)
+        whole = Page([(record, versions[record["PK"]]) for record in found.entries if record["PK"] in versions], found.has_more)
+        return await whole.fitting(lambda each: each[1]["size"]).opened(lambda each: self._opened(tenant_id, *each))
 
     async def update(
         self, tenant_id: str, agent_id: str, change: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
@@ -132,12 +125,13 @@ class Agents:
         agent = await self._table.get(pk, keys.META)
         if agent is None:
             raise agent_not_found(agent_id)
-        await self._delete_versions(tenant_id, agent_id)
+        await self.forget_versions(tenant_id, agent_id)
         gone = gone_record(pk, keys.GONE, agent["created_at"], agent_id, self._clock())
         await self._table.write_many(puts=[gone], deletes=[(pk, keys.META)])
-        await self._delete_versions(tenant_id, agent_id)
+        await self.forget_versions(tenant_id, agent_id)
 
-    async def _delete_versions(self, tenant_id: str, agent_id: str) -> None:
+    async def forget_versions(self, tenant_id: str, agent_id: str) -> None:
+        """Delete all versions of an agent that is being deleted, or that was not restored to its end."""
         pk = keys.agent(tenant_id, agent_id)
         await self._blobs.delete_prefix(object_keys.agent_objects(tenant_id, agent_id))
         versions = await self._table.query(pk, prefix=keys.version.prefix)

@@ -60,8 +60,8 @@ async def list_steps(
     caller: Caller, response_id: str, page: Annotated[OldestFirstPage, query_of(OldestFirstPage)]
 ) -> ListOf[ResponseStep]:
     snapshot = await recover.declare_lost(caller.runtime, await caller.runtime.stores.responses.snapshot(caller.tenant_id, response_id))
-    steps, has_more = part_of(await unroll(caller.runtime, snapshot), page, lambda step: step.id)
-    return list_object([step.to_json(caller.runtime.command) for step in steps], has_more=has_more)
+    steps = part_of(await unroll(caller.runtime, snapshot), page, lambda step: step.id)
+    return steps.shown(lambda step: step.to_json(caller.runtime.command))
 
 
 @router.get("/responses/{response_id}/steps/{step_id}/prompt", "retrieveResponsePrompt", "What a model step was sent")

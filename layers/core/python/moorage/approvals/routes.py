@@ -36,7 +36,7 @@ router = Router()
 async def list_waiting(caller: Caller, page: AnyPage) -> ListOf[ResponseApproval]:
     """The open approvals of all responses of the tenant."""
     found = await caller.runtime.stores.approvals.waiting(caller.tenant_id, page, caller.runtime.clock())
-    return list_object(await _shown(caller.runtime.stores, caller.runtime.command, found.approvals), has_more=found.has_more)
+    return list_object(await _shown(caller.runtime.stores, caller.runtime.command, found.entries), has_more=found.has_more)
 
 
 @router.get(

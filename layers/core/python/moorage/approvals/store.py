@@ -16,7 +16,8 @@ from typing import Final, Literal
 from moorage.codec import Codec
 from moorage.errors import approval_not_found
 from moorage.ids import response_of
-from moorage.store import keys, listing, schema
+from moorage.store import keys, schema
+from moorage.store.listing import Page, listing_attributes, unknown_after, walk
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import PageQuery
@@ -72,12 +73,6 @@ _RECORD: Final = Codec(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalPage:
-    approvals: list[Approval]
-    has_more: bool
-
-
 class ApprovalStore:
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -90,7 +85,7 @@ class ApprovalStore:
                 "PK": pk,
                 "SK": keys.approval(approval.id),
                 **_RECORD.pack(approval),
-                **listing.listing_attributes(stored.tenant_id, KIND, approval.created_at, approval.id),
+                **listing_attributes(stored.tenant_id, KIND, approval.created_at, approval.id),
                 schema.TTL_ATTRIBUTE: stored.expires_at,
             }
             for approval in approvals
@@ -134,18 +129,21 @@ class ApprovalStore:
             raise approval_not_found(approval.id)
         return standing
 
-    async def waiting(self, tenant_id: str, page: PageQuery, now: float) -> ApprovalPage:
+    async def waiting(self, tenant_id: str, page: PageQuery, now: float) -> Page[Approval]:
         """A page of open approvals, over all responses of the tenant that have not ended."""
-        place = None if page.after is None else await self._place(tenant_id, page.after)
-        wanted = page.limit + 1
-        kept: list[Approval] = []
-        while len(kept) < wanted:
-            entries = await listing.entries_beyond(self._table, keys.listing(tenant_id, KIND), place, page.order, wanted)
-            kept += await self._alive(entries, now)
-            if len(entries) < wanted:
-                break
-            place = entries[-1]["GSI1SK"]
-        return ApprovalPage(kept[: page.limit], len(kept) > page.limit)
+
+        async def place_of(approval_id: str, param: str) -> str:
+            """Its place in the list, now or before its decision."""
+            response_id = response_of(approval_id)
+            found = None if response_id is None else await self.get(tenant_id, response_id, approval_id)
+            if found is None:
+                raise unknown_after(approval_id, param)
+            return keys.listed(found.created_at, approval_id)
+
+        async def kept(entries: Sequence[Record]) -> list[Approval]:
+            return await self._alive(entries, now)
+
+        return await walk(self._table, keys.listing(tenant_id, KIND), page, place_of=place_of, kept=kept)
 
     async def _alive(self, entries: Sequence[Record], now: float) -> list[Approval]:
         """Those that a response waits for, in the order of the index."""
@@ -158,14 +156,6 @@ class ApprovalStore:
             if record is not None and record["status"] == "waiting" and is_running:
                 found.append(_approval(record))
         return found
-
-    async def _place(self, tenant_id: str, approval_id: str) -> str:
-        """Its place in the list, now or before its decision."""
-        response_id = response_of(approval_id)
-        found = None if response_id is None else await self.get(tenant_id, response_id, approval_id)
-        if found is None:
-            raise listing.unknown_after(approval_id)
-        return keys.listed(found.created_at, approval_id)
 
 
 def _approval(record: Record) -> Approval:

@@ -54,10 +54,8 @@ class _WakingAgent:
 
     async def all(self) -> list[AutomationRecord]:
         """Those that wake its session, whoever made them."""
-        found, _ = await self._runtime.stores.automations.page(
-            self._tenant_id, PageQuery(limit=limits.PAGE_ITEMS_MAX), self._session_id
-        )
-        return found
+        found = await self._runtime.stores.automations.page(self._tenant_id, PageQuery(limit=limits.PAGE_ITEMS_MAX), self._session_id)
+        return found.entries
 
     async def create(self, call_id: str, arguments: Mapping[str, Any]) -> AutomationRecord:
         automation_id = f"auto_00000{hashlib.sha256(f'{self._stored.response_id} {call_id}'.encode()).hexdigest()[:43]}"

@@ -23,7 +23,7 @@ from moorage.skills.attach import given_plugins
 from moorage.stores import Stores
 from moorage.vaults.choice import credentials_in
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.responses import deleted, list_object
+from moorage.wire.responses import deleted
 
 router = Router()
 _ONE: Final = "/agents/automations/{automation_id}"
@@ -57,8 +57,7 @@ async def create(caller: Caller, body: RawBody) -> Automation:
 
 @router.get("/agents/automations", "listAutomations", "Automations, newest first")
 async def list_automations(caller: Caller, page: Annotated[AutomationsPage, query_of(AutomationsPage)]) -> ListOf[Automation]:
-    found, has_more = await caller.runtime.stores.automations.page(caller.tenant_id, page, page.session_id)
-    return list_object([automation_object(automation) for automation in found], has_more=has_more)
+    return (await caller.runtime.stores.automations.page(caller.tenant_id, page, page.session_id)).shown(automation_object)
 
 
 @router.get(_ONE, "retrieveAutomation", "An automation")
@@ -123,8 +122,8 @@ async def invoke(caller: Caller, automation_id: str) -> AutomationInvocation:
 @router.get(f"{_ONE}/invocations", "listAutomationInvocations", "The invocations of an automation, newest first")
 async def list_invocations(caller: Caller, automation_id: str, page: AnyPage) -> ListOf[AutomationInvocation]:
     automations = caller.runtime.stores.automations
-    found, has_more = await automations.invocations(await automations.get(caller.tenant_id, automation_id), page)
-    return list_object([invocation_object(invocation) for invocation in found], has_more=has_more)
+    found = await automations.invocations(await automations.get(caller.tenant_id, automation_id), page)
+    return found.shown(invocation_object)
 
 
 @router.get(f"{_ONE}/invocations/{{invocation_id}}", "retrieveAutomationInvocation", "An invocation of an automation")

@@ -31,7 +31,7 @@ from moorage.ids import new_listed_id
 from moorage.parallel import as_json, beside
 from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import Blobs
-from moorage.store.listing import fitting, gone_record, listing_attributes, read_page, unknown_after
+from moorage.store.listing import Page, fitting, gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.sealed import Sealer
 from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import PageQuery
@@ -192,15 +192,14 @@ class Automations:
     async def is_there(self, automation: AutomationRecord) -> bool:
         return await self._table.get(keys.automation(automation.tenant_id, automation.id), keys.META) is not None
 
-    async def page(self, tenant_id: str, page: PageQuery, session_id: str | None) -> tuple[list[AutomationRecord], bool]:
-        """Those that speak to a session, or all; and whether there are more."""
+    async def page(self, tenant_id: str, page: PageQuery, session_id: str | None) -> Page[AutomationRecord]:
+        """Those that speak to a session, or all."""
 
         def keep(record: Record) -> bool:
             return session_id is None or record.get("session_id") == session_id
 
         found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.automation, keep=keep)
-        taken = fitting([record.get("size", 0) for record in found.records])
-        return [await self._opened(tenant_id, record) for record in found.records[:taken]], found.has_more or taken < len(found.records)
+        return await found.fitting(lambda record: record.get("size", 0)).opened(lambda record: self._opened(tenant_id, record))
 
     async def change(
         self, tenant_id: str, automation_id: str, change: Callable[[AutomationRecord], Mapping[str, Any]]
@@ -287,17 +286,16 @@ class Automations:
             raise invocation_not_found(invocation_id)
         return await self._opened_invocation(automation.tenant_id, record)
 
-    async def invocations(self, automation: AutomationRecord, page: PageQuery) -> tuple[list[InvocationRecord], bool]:
-        """A page, and whether there is more. Raises an :class:`~moorage.errors.ApiError` for an ``after`` that is none of them."""
+    async def invocations(self, automation: AutomationRecord, page: PageQuery) -> Page[InvocationRecord]:
+        """Raises an :class:`~moorage.errors.ApiError` for an ``after`` that is none of them."""
         pk, place = keys.automation(automation.tenant_id, automation.id), page.after and keys.invocation(page.after)
         if place and await self._table.get(pk, place) is None:
             raise unknown_after(page.after or "")
         records = await self._table.query_beyond(
             pk, place, prefix=keys.invocation.prefix, descending=page.order == "desc", limit=page.limit + 1
         )
-        taken = fitting([record["automation"].get("size", 0) for record in records[: page.limit]])
-        found = [await self._opened_invocation(automation.tenant_id, record) for record in records[:taken]]
-        return found, len(records) > taken
+        found = Page.of(records, page.limit).fitting(lambda record: record["automation"].get("size", 0))
+        return await found.opened(lambda record: self._opened_invocation(automation.tenant_id, record))
 
     async def due(self) -> list[AutomationRecord]:
         """Due automations, longest due first: as many as a process should have in memory."""

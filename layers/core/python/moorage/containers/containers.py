@@ -25,9 +25,7 @@ from moorage.containers.setup import ContainerSetup, Setups
 from moorage.containers.staging import Staging
 from moorage.containers.store import (
     WORKSPACE,
-    ContainerFilePage,
     ContainerFileRecord,
-    ContainerPage,
     ContainerRecord,
     ContainerStore,
 )
@@ -60,6 +58,7 @@ from moorage.skills.attached_store import ContainerSkills
 from moorage.skills.store import SkillStore
 from moorage.store import object_keys
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
+from moorage.store.listing import Page
 from moorage.store.live_sandboxes import NO_BOUNDS, SandboxBounds
 from moorage.store.sandbox_history import ContainerLives
 from moorage.store.sandbox_usage import SandboxUsage
@@ -341,7 +340,7 @@ class Containers:
         """The record, also of a container that is being erased."""
         return await self._store.peek(tenant_id, container_id)
 
-    async def page(self, tenant_id: str, page: PageQuery, *, name: str | None = None) -> ContainerPage:
+    async def page(self, tenant_id: str, page: PageQuery, *, name: str | None = None) -> Page[ContainerRecord]:
         return await self._store.page(tenant_id, page, name=name)
 
     async def touch(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
@@ -371,7 +370,7 @@ class Containers:
 
     # --- Files ---------------------------------------------------------------------------------------------------------------
 
-    async def file_page(self, record: ContainerRecord, page: PageQuery) -> ContainerFilePage:
+    async def file_page(self, record: ContainerRecord, page: PageQuery) -> Page[ContainerFileRecord]:
         return await self._store.file_page(record, page)
 
     async def files_of(self, tenant_id: str, container_id: str) -> list[ContainerFileRecord]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import orjson
 
 from moorage import limits
-from moorage.containers.store import ContainerFileRecord, ContainerRecord, ContainerStore, file_of, packed_file
+from moorage.containers.store import CONTAINER_FILE, ContainerFileRecord, ContainerRecord, ContainerStore
 from moorage.store import keys
 from moorage.store.table import Record, Table
 
@@ -133,11 +133,11 @@ def _kept(newest_first: Sequence[FileChange], there: set[str]) -> int:
 
 
 def _packed(rows: Sequence[ContainerFileRecord]) -> bytes:
-    return zlib.compress(orjson.dumps([packed_file(row) for row in rows]), 1)
+    return zlib.compress(orjson.dumps([CONTAINER_FILE.pack(row) for row in rows]), 1)
 
 
 def _unpacked(record: Mapping[str, object]) -> tuple[ContainerFileRecord, ...]:
     packed = record["rows"]
     assert isinstance(packed, bytes)
     rows: list[Record] = orjson.loads(zlib.decompress(packed))
-    return tuple(map(file_of, rows))
+    return tuple(map(CONTAINER_FILE.unpack, rows))

@@ -40,7 +40,7 @@ from moorage.containers.claims import Claims, new_claim
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.setup import Setups
 from moorage.containers.staging import Staging
-from moorage.containers.store import ContainerRecord, ContainerStore, End, SandboxRecord, container_of
+from moorage.containers.store import CONTAINER, ContainerRecord, ContainerStore, End, SandboxRecord
 from moorage.errors import (
     ConditionFailed,
     SandboxCapacity,
@@ -124,7 +124,7 @@ class ContainerSandboxes:
         :meth:`place` has to be called first, in another place), :class:`SandboxCapacity` when none can be had, and
         ``container_expired`` in strict mode. Safe to call from anywhere at any time, and twice at once.
         """
-        known = None if seen is None else container_of(seen)
+        known = None if seen is None else CONTAINER.unpack(seen)
         if known is None or known.is_deleted:
             known = await self._store.get(tenant_id, container_id)
         record = await self._store.use(known)

@@ -47,7 +47,7 @@ async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(Crea
 async def list_containers(caller: Caller, page: Annotated[ContainersPage, query_of(ContainersPage)]) -> ListOf[Container]:
     found = await caller.runtime.computers.containers.page(caller.tenant_id, page, name=page.name)
     now = caller.runtime.clock()
-    return list_object([as_object(record, now=now) for record in found.containers], has_more=found.has_more)
+    return found.shown(lambda record: as_object(record, now=now))
 
 
 @router.get("/containers/{container_id}", "retrieveContainer", "A container")
@@ -80,7 +80,7 @@ async def create_file(request: Request, caller: Caller, container_id: str) -> Co
 @router.get("/containers/{container_id}/files", "listContainerFiles", "The files of a container")
 async def list_files(caller: Caller, container_id: str, page: AnyPage) -> ListOf[ContainerFile]:
     found = await caller.runtime.computers.containers.file_page(await _touched(caller, container_id), page)
-    return list_object([file_as_object(file) for file in found.files], has_more=found.has_more)
+    return found.shown(file_as_object)
 
 
 @router.get(

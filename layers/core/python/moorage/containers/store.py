@@ -17,7 +17,7 @@ from moorage.errors import ConditionFailed, container_expired, container_file_no
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.store import keys, schema
-from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
+from moorage.store.listing import Page, gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.live_sandboxes import NO_BOUNDS, LiveSandboxes, SandboxBounds
 from moorage.store.sandbox_usage import SandboxUsage
 from moorage.store.table import Record, Table, Write
@@ -199,18 +199,6 @@ class ContainerFileRecord:
         return self.path.rsplit("/", 1)[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerPage:
-    containers: list[ContainerRecord]
-    has_more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerFilePage:
-    files: list[ContainerFileRecord]
-    has_more: bool
-
-
 def container_file_id(container_id: str, path: str) -> str:
     """The same path in the same container is the same file for every writer of its row."""
     return "cfile_" + hashlib.sha256(f"{container_id}\0{path}".encode()).hexdigest()[:32]
@@ -293,14 +281,14 @@ class ContainerStore:
     async def peek(self, tenant_id: str, container_id: str) -> ContainerRecord | None:
         """The record, also of a container that is being erased."""
         record = await self._table.get(keys.container(tenant_id, container_id), keys.META)
-        return None if record is None else container_of(record)
+        return None if record is None else CONTAINER.unpack(record)
 
     async def peek_many(self, tenant_id: str, container_ids: Iterable[str]) -> list[ContainerRecord]:
         """The same of many, in no particular order."""
         places = [(keys.container(tenant_id, container_id), keys.META) for container_id in container_ids]
-        return [container_of(record) for record in await self._table.get_many(places, consistent=True)]
+        return [CONTAINER.unpack(record) for record in await self._table.get_many(places, consistent=True)]
 
-    async def page(self, tenant_id: str, page: PageQuery, *, name: str | None = None) -> ContainerPage:
+    async def page(self, tenant_id: str, page: PageQuery, *, name: str | None = None) -> Page[ContainerRecord]:
         found = await read_page(
             self._table,
             tenant_id,
@@ -309,7 +297,7 @@ class ContainerStore:
             pk_of=keys.container,
             keep=lambda record: not record["is_deleted"] and name in (None, record["name"]),
         )
-        return ContainerPage([container_of(record) for record in found.records], found.has_more)
+        return found.read(CONTAINER.unpack)
 
     async def touch(self, container: ContainerRecord) -> ContainerRecord:
         """Note that it is in use; writes at most every ``CONTAINER_TOUCH_SECONDS``."""
@@ -339,7 +327,7 @@ class ContainerStore:
         record = await self._table.update(
             keys.container(container.tenant_id, container.id), keys.META, set=set, add=add, condition=condition
         )
-        return container_of(record)
+        return CONTAINER.unpack(record)
 
     async def turn(
         self,
@@ -467,23 +455,23 @@ class ContainerStore:
     async def files(self, container: ContainerRecord) -> list[ContainerFileRecord]:
         """All file rows, in no particular order."""
         pk = keys.container(container.tenant_id, container.id)
-        return [file_of(record) for record in await self._table.query(pk, prefix=keys.container_file.prefix)]
+        return [CONTAINER_FILE.unpack(record) for record in await self._table.query(pk, prefix=keys.container_file.prefix)]
 
     async def file(self, container: ContainerRecord, file_id: str) -> ContainerFileRecord:
         pk = keys.container(container.tenant_id, container.id)
         record = await self._table.get(pk, keys.container_file(file_id))
         if record is None:
             raise container_file_not_found(file_id)
-        return file_of(record)
+        return CONTAINER_FILE.unpack(record)
 
-    async def file_page(self, container: ContainerRecord, page: PageQuery) -> ContainerFilePage:
+    async def file_page(self, container: ContainerRecord, page: PageQuery) -> Page[ContainerFileRecord]:
         """One page of the files by time of creation. All rows are read: a container has at most ``ARTIFACTS_MAX``."""
         places = {keys.listed(file.created_at, file.id): file for file in await self.files(container)}
         order = sorted(places, reverse=page.order == "desc")
         if page.after is not None:
             after = await self._file_place(container, page.after)
             order = [place for place in order if (place < after if page.order == "desc" else place > after)]
-        return ContainerFilePage([places[place] for place in order[: page.limit]], len(order) > page.limit)
+        return Page.of(order, page.limit).read(places.__getitem__)
 
     async def put_files(self, files: Iterable[ContainerFileRecord]) -> None:
         await self._table.write_many(puts=[_file_record(file) for file in files])
@@ -501,7 +489,7 @@ class ContainerStore:
         writes += [Write(pk_of_file(file), keys.container_file(file.id), is_end=True, **_unchanged(file)) for file in deletes]
         await self._table.write_many(puts=map(self._gone_record, deletes))
         failed = await self._table.write_each(writes)
-        return {files[index].path: None if there is None else file_of(there) for index, there in failed.items()}
+        return {files[index].path: None if there is None else CONTAINER_FILE.unpack(there) for index, there in failed.items()}
 
     async def mark_staged(self, file: ContainerFileRecord, incarnation: int, stamp: str | None) -> ContainerFileRecord:
         """Note that a sandbox has this very content; ``ConditionFailed`` if the row was deleted or replaced meanwhile."""
@@ -597,7 +585,7 @@ def _check_turn(container: ContainerRecord, sandbox: SandboxRecord | None) -> No
 
 
 _SANDBOX: Final = Codec(SandboxRecord, sparse=("refusal", "refused_at"))
-_CONTAINER: Final = Codec(
+CONTAINER: Final = Codec(
     ContainerRecord,
     nested={"sandbox": _SANDBOX},
     sparse=(
@@ -605,7 +593,7 @@ _CONTAINER: Final = Codec(
         *("has_setup", "is_set_up", "setup_error", "environment", "is_ready_told", "packages", "plugins", "is_read_only"),
     ),
 )
-_FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))
+CONTAINER_FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))
 
 
 def _unchanged(file: ContainerFileRecord | None) -> dict[str, Any]:
@@ -623,24 +611,9 @@ def _container_record(container: ContainerRecord) -> Record:
         "PK": keys.container(container.tenant_id, container.id),
         "SK": keys.META,
         **listed,
-        **_CONTAINER.pack(container),
+        **CONTAINER.pack(container),
     }
 
 
-def container_of(record: Record) -> ContainerRecord:
-    """The container that a ``META`` record holds."""
-    return _CONTAINER.unpack(record)
-
-
 def _file_record(file: ContainerFileRecord) -> Record:
-    return {"PK": pk_of_file(file), "SK": keys.container_file(file.id), **packed_file(file)}
-
-
-def packed_file(file: ContainerFileRecord) -> Record:
-    """A row as attributes."""
-    return _FILE.pack(file)
-
-
-def file_of(attributes: Record) -> ContainerFileRecord:
-    """And back."""
-    return _FILE.unpack(attributes)
+    return {"PK": pk_of_file(file), "SK": keys.container_file(file.id), **CONTAINER_FILE.pack(file)}

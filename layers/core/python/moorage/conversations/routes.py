@@ -69,7 +69,7 @@ async def list_items(
     caller: Caller, conversation_id: str, page: Annotated[PageWithIncludes, query_of(PageWithIncludes)]
 ) -> ListOf[Item]:
     found = await caller.runtime.stores.conversations.page(await _conversation(caller, conversation_id), page)
-    whole = await caller.runtime.stores.contents_of(caller.tenant_id, frozenset(page.include)).items(found.items)
+    whole = await caller.runtime.stores.contents_of(caller.tenant_id, frozenset(page.include)).items(found.entries)
     return list_object([_shown(item, page.include) for item in whole], has_more=found.has_more)
 
 

@@ -27,7 +27,7 @@ from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
-from moorage.store.listing import unknown_after
+from moorage.store.listing import Page, unknown_after
 from moorage.store.packing import packed, unpacked_with_size
 from moorage.store.table import Record, Table
 from moorage.wire.answers import Conversation
@@ -57,12 +57,6 @@ class ConversationRecord:
         if first >= self.batches:
             return self.cuts
         return (*((start, min(end, first)) for start, end in self.cuts if start < first), (first, self.batches))
-
-
-@dataclass(frozen=True, slots=True)
-class ItemPage:
-    items: list[Item]
-    has_more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +198,7 @@ class Conversations:
         before = await asyncio.gather(*(opened(record) for number, record in there if number < came))
         return [item for items in before for item in items], came
 
-    async def page(self, conversation: ConversationRecord, page: PageQuery) -> ItemPage:
+    async def page(self, conversation: ConversationRecord, page: PageQuery) -> Page[Item]:
         """One page of the items; ``after`` may name an item that was deleted."""
         wanted = page.limit + 1
         found: list[Item] = []
@@ -224,7 +218,7 @@ class Conversations:
         if not is_beyond:
             assert page.after is not None
             raise unknown_after(page.after)
-        return ItemPage(found[: page.limit], len(found) > page.limit or (is_long and read < conversation.batches))
+        return Page(found[: page.limit], len(found) > page.limit or (is_long and read < conversation.batches))
 
     async def item(self, conversation: ConversationRecord, item_id: str) -> Item:
         batch = await self._batch_of(conversation, item_id)

@@ -70,8 +70,8 @@ async def list_environments(caller: Caller, page: Annotated[EnvironmentsPage, qu
     """Each container is one."""
     runtime = caller.runtime
     found = await runtime.computers.containers.page(caller.tenant_id, page)
-    shown = await _shown(runtime, found.containers)
-    return list_object(shown, has_more=found.has_more or len(shown) < len(found.containers))
+    shown = await _shown(runtime, found.entries)
+    return list_object(shown, has_more=found.has_more or len(shown) < len(found.entries))
 
 
 async def _shown(runtime: Runtime, records: Sequence[ContainerRecord]) -> list[EnvironmentInfo]:

@@ -21,7 +21,7 @@ from moorage.environments.template_store import TemplateRecord
 from moorage.parallel import beside
 from moorage.skills.attach import given_plugins
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.responses import deleted, list_object
+from moorage.wire.responses import deleted
 from moorage.wire.validation import parse_object
 
 router = Router()
@@ -38,8 +38,7 @@ async def create(caller: Caller, body: RawBody) -> EnvironmentTemplate:
 
 @router.get(_ALL, "listEnvironmentTemplates", "Templates of environments, newest first")
 async def list_templates(caller: Caller, page: AnyPage) -> ListOf[EnvironmentTemplate]:
-    found, has_more = await caller.runtime.stores.environment_templates.page(caller.tenant_id, page)
-    return list_object([as_object(template) for template in found], has_more=has_more)
+    return (await caller.runtime.stores.environment_templates.page(caller.tenant_id, page)).shown(as_object)
 
 
 @router.get(_ONE, "retrieveEnvironmentTemplate", "A template of environments")

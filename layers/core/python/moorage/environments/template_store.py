@@ -4,7 +4,6 @@ A template's record counts its changes, so that two changes at once come one aft
 bucket, which its record names.
 """
 
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from moorage.ids import new_listed_id
 from moorage.parallel import as_json, beside
 from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
-from moorage.store.listing import fitting, gone_record, listing_attributes, read_page
+from moorage.store.listing import Page, gone_record, listing_attributes, read_page
 from moorage.store.sealed import Sealer
 from moorage.store.table import Record, Table
 from moorage.wire.queries import PageQuery
@@ -64,11 +63,9 @@ class EnvironmentTemplates:
         """Raises 404 for what is unknown, deleted or foreign."""
         return await self._opened(tenant_id, await self._record(tenant_id, template_id, param))
 
-    async def page(self, tenant_id: str, page: PageQuery) -> tuple[list[TemplateRecord], bool]:
-        found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.environment_template, keep=lambda _: True)
-        taken = fitting([record["size"] for record in found.records])
-        opened = await asyncio.gather(*(self._opened(tenant_id, record) for record in found.records[:taken]))
-        return opened, found.has_more or taken < len(found.records)
+    async def page(self, tenant_id: str, page: PageQuery) -> Page[TemplateRecord]:
+        found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.environment_template)
+        return await found.fitting(lambda record: record["size"]).opened(lambda record: self._opened(tenant_id, record))
 
     async def update(
         self, tenant_id: str, template_id: str, change: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]

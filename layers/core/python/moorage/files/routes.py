@@ -18,7 +18,7 @@ from moorage.wire.forms import FILE_FORM
 from moorage.wire.queries import PageQuery
 from moorage.wire.query_strings import choice, whole_number
 from moorage.wire.resources import PURPOSES
-from moorage.wire.responses import deleted, list_object
+from moorage.wire.responses import deleted
 
 router = Router()
 
@@ -73,8 +73,7 @@ async def create(request: Request, caller: Caller) -> File:
 
 @router.get("/files", "listFiles", "All files")
 async def list_files(caller: Caller, page: Annotated[FilesPage, query_of(FilesPage)]) -> ListOf[File]:
-    found = await caller.runtime.stores.files.page(caller.tenant_id, page, purpose=page.purpose)
-    return list_object([as_object(file) for file in found.files], has_more=found.has_more)
+    return (await caller.runtime.stores.files.page(caller.tenant_id, page, purpose=page.purpose)).shown(as_object)
 
 
 @router.get("/files/{file_id}", "retrieveFile", "A file")

@@ -14,7 +14,7 @@ from moorage.errors import ApiError, file_not_found, file_too_large, storage_bus
 from moorage.ids import new_file_id
 from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
-from moorage.store.listing import gone_record, listing_attributes, read_page
+from moorage.store.listing import Page, gone_record, listing_attributes, read_page
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import Record, Table
 from moorage.wire.answers import File
@@ -57,12 +57,6 @@ class StoredContent:
     sha256: str
     began_at: int
     """When the first of them were awaited (Unix seconds)."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFilePage:
-    files: list[StoredFile]
-    has_more: bool
 
 
 class FileStore:
@@ -144,22 +138,22 @@ class FileStore:
         record = await self._table.get(keys.file(tenant_id, file_id), keys.META)
         if record is None:
             raise file_not_found(file_id, param=param)
-        file = _file(record)
+        file = _FILE.unpack(record)
         if self._is_expired(file):
             await self._erase(file)
             raise file_not_found(file_id, param=param)
         return file
 
-    async def page(self, tenant_id: str, page: PageQuery, *, purpose: str | None = None) -> StoredFilePage:
+    async def page(self, tenant_id: str, page: PageQuery, *, purpose: str | None = None) -> Page[StoredFile]:
         found = await read_page(
             self._table,
             tenant_id,
             KIND,
             page,
             pk_of=keys.file,
-            keep=lambda record: purpose in (None, record["purpose"]) and not self._is_expired(_file(record)),
+            keep=lambda record: purpose in (None, record["purpose"]) and not self._is_expired(_FILE.unpack(record)),
         )
-        return StoredFilePage([_file(record) for record in found.records], found.has_more)
+        return found.read(_FILE.unpack)
 
     async def delete(self, tenant_id: str, file_id: str) -> None:
         await self._erase(await self.get(tenant_id, file_id))
@@ -177,7 +171,7 @@ class FileStore:
         entries = await self._table.query(keys.due_list(KIND), up_to=keys.due(int(now), "~"), index=schema.INDEX)
         records = await self._table.get_many((entry["PK"], keys.META) for entry in entries)
         for record in records:
-            await self._erase(_file(record))
+            await self._erase(_FILE.unpack(record))
         found = {record["PK"] for record in records}
         await self._table.write_many(deletes=[(entry["PK"], entry["SK"]) for entry in entries if entry["PK"] not in found])
         return len(records)
@@ -246,7 +240,3 @@ def _records(file: StoredFile) -> list[Record]:
     if file.expires_at is None:
         return [record]
     return [record, {"PK": pk, "SK": keys.PURGE, "GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(file.expires_at, file.id)}]
-
-
-def _file(record: Record) -> StoredFile:
-    return _FILE.unpack(record)

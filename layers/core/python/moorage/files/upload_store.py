@@ -100,7 +100,7 @@ class Uploads:
         record = await self._table.get(keys.upload(tenant_id, upload_id), keys.META)
         if record is None:
             raise upload_not_found(upload_id)
-        return self._seen_now(_upload(record))
+        return self._seen_now(_UPLOAD.unpack(record))
 
     async def add_part(self, tenant_id: str, upload_id: str, chunks: AsyncIterator[bytes]) -> UploadPartRecord:
         """Store one part of up to ``limits.UPLOAD_PART_BYTES_MAX``."""
@@ -180,7 +180,7 @@ class Uploads:
         entries = await self._table.query(keys.due_list(KIND), up_to=keys.due(int(now), "~"), index=schema.INDEX)
         records = await self._table.get_many((entry["PK"], keys.META) for entry in entries)
         for record in records:
-            upload = _upload(record)
+            upload = _UPLOAD.unpack(record)
             if upload.status == "pending":
                 await self._end(upload, "expired", ())
             else:
@@ -221,7 +221,7 @@ class Uploads:
         except ConditionFailed:
             return await self.get(upload.tenant_id, upload.id)
         await self._drop_parts(upload)
-        return _upload(record)
+        return _UPLOAD.unpack(record)
 
     async def _drop_parts(self, upload: UploadRecord) -> None:
         await self._blobs.delete_prefix(object_keys.upload_objects(upload.tenant_id, upload.id))
@@ -285,7 +285,3 @@ def _records(upload: UploadRecord) -> list[Record]:
         {"PK": pk, "SK": keys.META, schema.TTL_ATTRIBUTE: _kept_until(upload), **_UPLOAD.pack(upload)},
         {"PK": pk, "SK": keys.PURGE, "GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(upload.expires_at, upload.id)},
     ]
-
-
-def _upload(record: Record) -> UploadRecord:
-    return _UPLOAD.unpack(record)

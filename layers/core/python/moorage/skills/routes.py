@@ -21,7 +21,7 @@ from moorage.skills.store import SkillVersionRecord, as_object, version_as_objec
 from moorage.wire.answers import Deleted, ListOf, Skill, SkillVersion, SkillVersionDeleted
 from moorage.wire.forms import SKILL_FORM, SKILL_VERSION_FORM
 from moorage.wire.resources import UpdateSkill
-from moorage.wire.responses import deleted, list_object
+from moorage.wire.responses import deleted
 
 router = Router()
 
@@ -39,8 +39,7 @@ async def create(request: Request, caller: Caller) -> Skill:
 
 @router.get("/skills", "listSkills", "All skills")
 async def list_skills(caller: Caller, page: AnyPage) -> ListOf[Skill]:
-    found, has_more = await caller.runtime.stores.skills.page(caller.tenant_id, page)
-    return list_object([as_object(skill) for skill in found], has_more=has_more)
+    return (await caller.runtime.stores.skills.page(caller.tenant_id, page)).shown(as_object)
 
 
 @router.get("/skills/{skill_id}", "retrieveSkill", "A skill")
@@ -75,8 +74,7 @@ async def create_version(request: Request, caller: Caller, skill_id: str) -> Ski
 
 @router.get("/skills/{skill_id}/versions", "listSkillVersions", "The versions of a skill")
 async def list_versions(caller: Caller, skill_id: str, page: AnyPage) -> ListOf[SkillVersion]:
-    found, has_more = await caller.runtime.stores.skills.version_page(caller.tenant_id, skill_id, page)
-    return list_object([version_as_object(version) for version in found], has_more=has_more)
+    return (await caller.runtime.stores.skills.version_page(caller.tenant_id, skill_id, page)).shown(version_as_object)
 
 
 @router.get("/skills/{skill_id}/versions/{version}", "retrieveSkillVersion", "A version of a skill")

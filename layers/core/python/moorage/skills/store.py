@@ -23,7 +23,7 @@ from moorage.ids import new_listed_id
 from moorage.skills.bundle import SkillBundle
 from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs
-from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
+from moorage.store.listing import Page, gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.table import Record, Table, Write
 from moorage.wire.answers import Skill, SkillVersion
 from moorage.wire.queries import PageQuery
@@ -120,7 +120,7 @@ class SkillStore:
         record = await self._table.get(keys.skill(tenant_id, skill_id), keys.META)
         if record is None:
             raise skill_not_found(skill_id, param=param)
-        return _skill(record)
+        return _SKILL.unpack(record)
 
     async def version(
         self, tenant_id: str, skill_id: str, version: int | str | None = None, *, param: str | None = None
@@ -135,15 +135,13 @@ class SkillStore:
             record = await self._table.get(keys.skill(tenant_id, skill_id), keys.version(number))
         if record is None:
             raise skill_version_not_found(skill_id, str(version), param=param)
-        return _skill_version(record)
+        return _VERSION.unpack(record)
 
-    async def page(self, tenant_id: str, page: PageQuery) -> tuple[list[SkillRecord], bool]:
-        """One page of the tenant's skills, and whether there are more."""
-        found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.skill, keep=lambda _: True)
-        return [_skill(record) for record in found.records], found.has_more
+    async def page(self, tenant_id: str, page: PageQuery) -> Page[SkillRecord]:
+        return (await read_page(self._table, tenant_id, KIND, page, pk_of=keys.skill)).read(_SKILL.unpack)
 
-    async def version_page(self, tenant_id: str, skill_id: str, page: PageQuery) -> tuple[list[SkillVersionRecord], bool]:
-        """One page of a skill's versions, and whether there are more. ``after`` is a version's id or number."""
+    async def version_page(self, tenant_id: str, skill_id: str, page: PageQuery) -> Page[SkillVersionRecord]:
+        """``after`` is a version's id or number."""
         skill = await self.get(tenant_id, skill_id)
         after = None
         if page.after is not None:
@@ -151,7 +149,7 @@ class SkillStore:
             if after is None or after > skill.latest_version:
                 raise unknown_after(page.after)
         found = await self._versions(skill, descending=page.order == "desc", after=after, limit=page.limit + 1)
-        return found[: page.limit], len(found) > page.limit
+        return Page.of(found, page.limit)
 
     async def content(self, version: SkillVersionRecord, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """The bundle's zip from ``start`` up to and with ``end``."""
@@ -242,12 +240,12 @@ class SkillStore:
         records = await self._table.query_beyond(
             pk, keys.version(place), prefix=keys.version.prefix, descending=descending, limit=limit
         )
-        return [_skill_version(record) for record in records]
+        return [_VERSION.unpack(record) for record in records]
 
     async def _erase(self, tenant_id: str, pk: str) -> None:
         """Take a deleted skill's versions away, and at last the record that says that this is to be done."""
         for record in await self._table.query(pk, prefix=keys.version.prefix):
-            version = _skill_version(record)
+            version = _VERSION.unpack(record)
             for _ in range(limits.CONDITIONAL_WRITES_MAX):
                 stored = await self._stored(tenant_id, version.digest)
                 if stored is None:
@@ -370,17 +368,9 @@ def _skill_record(skill: SkillRecord) -> Record:
     }
 
 
-def _skill(record: Record) -> SkillRecord:
-    return _SKILL.unpack(record)
-
-
 def _version_record(version: SkillVersionRecord) -> Record:
     return {
         "PK": keys.skill(version.tenant_id, version.skill_id),
         "SK": keys.version(version.version),
         **_VERSION.pack(version),
     }
-
-
-def _skill_version(record: Record) -> SkillVersionRecord:
-    return _VERSION.unpack(record)

@@ -206,10 +206,6 @@ class ListRange:
         return replace(self, created_from=max(lows, default=None), created_to=min(highs, default=None))
 
 
-def place_of(created_at: int, response_id: str) -> str:
-    return keys.listed(created_at, response_id)
-
-
 async def inflight(table: Table, tenant_id: str) -> list[ListedResponse]:
     """A tenant's part of the loop's list, oldest first."""
     part = keys.inflight(tenant_id)
@@ -219,12 +215,12 @@ async def inflight(table: Table, tenant_id: str) -> list[ListedResponse]:
 
 def running_attributes(tenant_id: str, created_at: int, response_id: str) -> Record:
     """The record that lists a response in the foreground that has not ended."""
-    return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": place_of(created_at, response_id)}
+    return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": keys.listed(created_at, response_id)}
 
 
 def ended_attributes(tenant_id: str, created_at: int, response_id: str, row: ResponseRow) -> Record:
     """The record that lists a response that has ended."""
-    return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": f"{place_of(created_at, response_id)}#{row.to_text()}"}
+    return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": f"{keys.listed(created_at, response_id)}#{row.to_text()}"}
 
 
 def remains(tenant_id: str, response_id: str, records: Sequence[Record]) -> Record | None:
@@ -263,7 +259,7 @@ class ResponseList:
         """The place of a response, also of a deleted one. Raises an :class:`~moorage.errors.ApiError` for an unknown id."""
         pk = keys.response(tenant_id, response_id)
         for record in await self._table.get_many([(pk, keys.META), (pk, keys.GONE)]):
-            return place_of(record["created_at"], response_id)
+            return keys.listed(record["created_at"], response_id)
         raise invalid_value("after", f"'{response_id}' is not in this list.")
 
     async def read(self, tenant_id: str, part: ListRange, limit: int) -> tuple[list[ListedResponse], str | None]:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
-from moorage.containers.store import ContainerRecord, container_of
+from moorage.containers.store import CONTAINER, ContainerRecord
 from moorage.errors import ConditionFailed, container_not_found, session_not_found
 from moorage.files.store import Clock
 from moorage.ids import container_of_session, new_session_id
@@ -66,9 +66,9 @@ class ContainerSessions:
         record, meta = (found.get(sk) for _, sk in places)
         if record is None or record["ttl"] <= self._clock():
             raise session_not_found(session_id)
-        if meta is None or container_of(meta).is_deleted:
+        if meta is None or CONTAINER.unpack(meta).is_deleted:
             raise container_not_found(container_of_session(session_id))
-        return _CODEC.unpack(record), container_of(meta)
+        return _CODEC.unpack(record), CONTAINER.unpack(meta)
 
     async def begun(self, session: ContainerSession, incarnation: int) -> ContainerSession:
         """Note the sandbox of its opening; an earlier note stays."""

@@ -45,8 +45,7 @@ async def create(caller: Caller, body: RawBody) -> Vault:
 async def list_vaults(caller: Caller, page: _Page) -> ListOf[Vault]:
     if not page.takes_active:
         return list_object([], has_more=False)
-    found, has_more = await caller.runtime.stores.vaults.page(caller.tenant_id, page, page.metadata)
-    return list_object([as_vault(vault) for vault in found], has_more=has_more)
+    return (await caller.runtime.stores.vaults.page(caller.tenant_id, page, page.metadata)).shown(as_vault)
 
 
 @router.get("/vaults/{vault_id}", "retrieveVault", "A vault")
@@ -88,8 +87,8 @@ async def list_credentials(caller: Caller, vault_id: str, page: _Page) -> ListOf
     if not page.takes_active:
         await caller.runtime.stores.vaults.get(caller.tenant_id, vault_id)
         return list_object([], has_more=False)
-    found, has_more = await caller.runtime.stores.vaults.credential_page(caller.tenant_id, vault_id, page, page.metadata)
-    return list_object([as_credential(credential) for credential in found], has_more=has_more)
+    found = await caller.runtime.stores.vaults.credential_page(caller.tenant_id, vault_id, page, page.metadata)
+    return found.shown(as_credential)
 
 
 @router.get(_CREDENTIALS + "/{credential_id}", "retrieveVaultCredential", "A credential, without its secrets")

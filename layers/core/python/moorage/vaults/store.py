@@ -25,7 +25,7 @@ from moorage.errors import (
 from moorage.files.store import Clock
 from moorage.ids import new_credential_id, new_listed_id
 from moorage.store import keys
-from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
+from moorage.store.listing import Page, gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.sealed import Sealer
 from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import PageQuery
@@ -122,12 +122,12 @@ class Vaults:
             raise vault_not_found(vault_id, param=param)
         return _vault(tenant_id, record)
 
-    async def page(self, tenant_id: str, page: PageQuery, metadata: Metadata) -> tuple[list[VaultRecord], bool]:
-        """Those with all of this metadata, and whether there are more."""
+    async def page(self, tenant_id: str, page: PageQuery, metadata: Metadata) -> Page[VaultRecord]:
+        """Those with all of this metadata."""
         found = await read_page(
             self._table, tenant_id, KIND, page, pk_of=keys.vault, keep=lambda record: _has(record["metadata"], metadata)
         )
-        return [_vault(tenant_id, record) for record in found.records], found.has_more
+        return found.read(lambda record: _vault(tenant_id, record))
 
     async def update(self, tenant_id: str, vault_id: str, changes: Mapping[str, Any]) -> VaultRecord:
         """``changes`` of ``name`` and ``metadata``."""
@@ -194,16 +194,14 @@ class Vaults:
         found = await self._table.query(keys.vault(tenant_id, vault_id), prefix=keys.credential.prefix)
         return [_CREDENTIAL.unpack(record, tenant_id=tenant_id) for record in found]
 
-    async def credential_page(
-        self, tenant_id: str, vault_id: str, page: PageQuery, metadata: Metadata
-    ) -> tuple[list[CredentialRecord], bool]:
+    async def credential_page(self, tenant_id: str, vault_id: str, page: PageQuery, metadata: Metadata) -> Page[CredentialRecord]:
         """As :meth:`page`. Ids begin with the time, so that one that was deleted an hour ago or less still marks its place."""
         every = await self.credentials(tenant_id, vault_id)
         if (after := page.after) is not None:
             await self._check_place(tenant_id, vault_id, after)
             every = [each for each in every if (each.id > after if page.order == "asc" else each.id < after)]
         found = [each for each in every if _has(each.metadata, metadata)][:: 1 if page.order == "asc" else -1]
-        return found[: page.limit], len(found) > page.limit
+        return Page.of(found, page.limit)
 
     async def _check_place(self, tenant_id: str, vault_id: str, credential_id: str) -> None:
         pk = keys.vault(tenant_id, vault_id)

@@ -24,7 +24,7 @@ from moorage.errors import (
 from moorage.files.store import Clock, StoredFile
 from moorage.ids import new_id
 from moorage.store import keys
-from moorage.store.listing import entries_beyond, gone_record, unknown_after, until
+from moorage.store.listing import Page, gone_record, place_among, records_of, unknown_after, walk
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Record, Table, Write
 from moorage.vector_stores.records import (
@@ -52,12 +52,6 @@ class NewFile:
     attributes: Attributes
     chunking: Chunking = AUTO
     draws_on: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFilePage:
-    files: list[StoreFile]
-    has_more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,32 +157,17 @@ class StoreFiles:
         wanted = [(store.pk, keys.container_file(file_id)) for file_id in file_ids]
         return [FILE.unpack(record) for record in await self._table.get_many(wanted, consistent=True)]
 
-    async def page(self, store: VectorStoreRecord, page: PageQuery, *, status: FileStatus | None = None) -> StoreFilePage:
-        if (backward := page.backward) is not None:
-            await self._place(store, str(page.before), "before")
-            turned = await self.page(store, backward, status=status)
-            return StoreFilePage(turned.files[::-1], turned.has_more)
-        listed = keys.listing(store.tenant_id, keys.vector_store_files(store.id))
-        place = None if page.after is None else await self._place(store, page.after)
-        end = None if page.before is None else await self._place(store, page.before, "before")
-        kept: list[StoreFile] = []
-        while len(kept) <= page.limit:
-            entries = until(end, page.order, await entries_beyond(self._table, listed, place, page.order, page.limit + 1))
-            records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
-            found = {record["SK"]: record for record in records}
-            files = [FILE.unpack(found[entry["SK"]]) for entry in entries if entry["SK"] in found]
-            kept += [file for file in files if status in (None, file.status)]
-            if len(entries) <= page.limit:
-                break
-            place = entries[-1]["GSI1SK"]
-        return StoreFilePage(kept[: page.limit], len(kept) > page.limit)
+    async def page(self, store: VectorStoreRecord, page: PageQuery, *, status: FileStatus | None = None) -> Page[StoreFile]:
+        async def place_of(file_id: str, param: str) -> str:
+            candidates = [(store.pk, keys.container_file(file_id)), (store.pk, keys.gone(file_id))]
+            return await place_among(self._table, candidates, file_id, param)
 
-    async def _place(self, store: VectorStoreRecord, after: str, param: str = "after") -> str:
-        for record in await self._table.get_many([(store.pk, keys.container_file(after)), (store.pk, keys.gone(after))]):
-            place: str | None = record.get("place") or record.get("GSI1SK")
-            if place is not None:
-                return place
-        raise unknown_after(after, param)
+        async def kept(entries: Sequence[Record]) -> list[StoreFile]:
+            files = map(FILE.unpack, await records_of(self._table, entries))
+            return [file for file in files if status in (None, file.status)]
+
+        listed = keys.listing(store.tenant_id, keys.vector_store_files(store.id))
+        return await walk(self._table, listed, page, place_of=place_of, kept=kept)
 
     async def batch(self, store: VectorStoreRecord, batch_id: str) -> FileBatch:
         record = await self._table.get(store.pk, keys.vector_batch(batch_id))
@@ -198,15 +177,14 @@ class StoreFiles:
 
     async def batch_page(
         self, store: VectorStoreRecord, batch: FileBatch, page: PageQuery, *, status: FileStatus | None = None
-    ) -> StoreFilePage:
+    ) -> Page[StoreFile]:
         """By their ids, since all were added at once."""
         ids = sorted(batch.file_ids, reverse=page.order == "desc")
         for name, mark in (("after", page.after), ("before", page.before)):
             if mark is not None and mark not in ids:
                 raise unknown_after(mark, name)
         if (backward := page.backward) is not None:
-            turned = await self.batch_page(store, batch, backward, status=status)
-            return StoreFilePage(turned.files[::-1], turned.has_more)
+            return (await self.batch_page(store, batch, backward, status=status)).turned()
         begin = 0 if page.after is None else ids.index(page.after) + 1
         ids = ids[begin : None if page.before is None else ids.index(page.before)]
         kept: list[StoreFile] = []
@@ -216,7 +194,7 @@ class StoreFiles:
             kept += [found[file_id] for file_id in ids if file_id in found and status in (None, found[file_id].status)]
             if len(kept) > page.limit:
                 break
-        return StoreFilePage(kept[: page.limit], len(kept) > page.limit)
+        return Page.of(kept, page.limit)
 
     async def todos(self, store: VectorStoreRecord) -> list[IndexNote]:
         records = await self._table.query(store.pk, prefix=keys.todo.prefix)

@@ -32,7 +32,7 @@ from moorage.vector_stores.shapes import (
     VectorStoresPage,
 )
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.responses import deleted, list_object
+from moorage.wire.responses import deleted
 
 router = Router(prefix="/vector_stores")
 
@@ -58,7 +58,7 @@ async def create(caller: Caller, wanted: Annotated[CreateVectorStore, body_of(Cr
 @router.get("", "listVectorStores", "Vector stores")
 async def list_stores(caller: Caller, page: Annotated[VectorStoresPage, query_of(VectorStoresPage)]) -> ListOf[VectorStore]:
     found = await caller.runtime.vector_stores.stores.page(caller.tenant_id, page)
-    return list_object([_shown(caller, store) for store in found.stores], has_more=found.has_more)
+    return found.shown(lambda store: _shown(caller, store))
 
 
 @router.get("/{vector_store_id}", "retrieveVectorStore", "A vector store")
@@ -121,7 +121,7 @@ async def add_file(
 async def list_files(caller: Caller, vector_store_id: str, page: _FilesPage) -> ListOf[VectorStoreFile]:
     store = await _any(caller, vector_store_id)
     found = await caller.runtime.vector_stores.files.page(store, page, status=page.filter)
-    return list_object([file_object(file) for file in found.files], has_more=found.has_more)
+    return found.shown(file_object)
 
 
 @router.get("/{vector_store_id}/files/{file_id}", "retrieveVectorStoreFile", "One of its files")
@@ -186,7 +186,7 @@ async def cancel_batch(caller: Caller, vector_store_id: str, batch_id: str) -> V
 async def list_batch_files(caller: Caller, vector_store_id: str, batch_id: str, page: _FilesPage) -> ListOf[VectorStoreFile]:
     files, store = caller.runtime.vector_stores.files, await _any(caller, vector_store_id)
     found = await files.batch_page(store, await files.batch(store, batch_id), page, status=page.filter)
-    return list_object([file_object(file) for file in found.files], has_more=found.has_more)
+    return found.shown(file_object)
 
 
 # --- What they share ---------------------------------------------------------------------------------------------------------------

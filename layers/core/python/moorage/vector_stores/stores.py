@@ -1,7 +1,7 @@
 """The records of vector stores themselves: made, found, changed, used, listed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits
@@ -11,19 +11,13 @@ from moorage.ids import new_listed_id
 from moorage.knowledge.index import IndexRef
 from moorage.knowledge.knowledge import Knowledge
 from moorage.store import keys, schema
-from moorage.store.listing import gone_record, read_page
+from moorage.store.listing import Page, gone_record, read_page
 from moorage.store.table import Record, Table
 from moorage.vector_stores.records import STORE, VectorStoreRecord, store_record
 from moorage.wire.queries import PageQuery
 
 UNCHANGED: Final[Any] = object()
 """Of a field that a change does not name: null is a value."""
-
-
-@dataclass(frozen=True, slots=True)
-class StorePage:
-    stores: list[VectorStoreRecord]
-    has_more: bool
 
 
 class VectorStoreRecords:
@@ -69,7 +63,7 @@ class VectorStoreRecords:
             raise vector_store_expired(store_id, param=param)
         return store
 
-    async def page(self, tenant_id: str, page: PageQuery) -> StorePage:
+    async def page(self, tenant_id: str, page: PageQuery) -> Page[VectorStoreRecord]:
         found = await read_page(
             self._table,
             tenant_id,
@@ -78,7 +72,7 @@ class VectorStoreRecords:
             pk_of=keys.vector_store,
             keep=lambda record: record["phase"] != "deleted",
         )
-        return StorePage([STORE.unpack(record) for record in found.records], found.has_more)
+        return found.read(STORE.unpack)
 
     async def change(
         self,

@@ -9,6 +9,7 @@ from moorage.api.routing import Router
 from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import webhook_not_answered, webhook_url_refused
 from moorage.store.audit import AuditKind
+from moorage.store.listing import Page
 from moorage.stores import Stores
 from moorage.webhooks.delivery import new_secret, send_sample
 from moorage.webhooks.event_types import EVENT_TYPES, EventType
@@ -26,7 +27,7 @@ from moorage.webhooks.shapes import (
 from moorage.webhooks.store import Delivery, Endpoint
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.queries import PageQuery
-from moorage.wire.responses import deleted, list_object
+from moorage.wire.responses import deleted
 
 router = Router()
 
@@ -52,7 +53,7 @@ async def create(caller: Caller, wanted: Annotated[CreateWebhookEndpoint, body_o
 @router.get("/webhook_endpoints", "listWebhookEndpoints", "All webhook endpoints, newest first")
 async def list_endpoints(caller: Caller, page: AnyPage) -> ListOf[WebhookEndpoint]:
     found = _beyond(await caller.runtime.stores.webhooks.endpoints(caller.tenant_id), page)
-    return list_object([as_object(endpoint) for endpoint in found[: page.limit]], has_more=len(found) > page.limit)
+    return Page.of(found, page.limit).shown(as_object)
 
 
 def _beyond(endpoints: list[Endpoint], page: PageQuery) -> list[Endpoint]:
@@ -123,8 +124,7 @@ async def test(caller: Caller, webhook_endpoint_id: str, wanted: Annotated[SendT
 )
 async def deliveries(caller: Caller, webhook_endpoint_id: str, page: AnyPage) -> ListOf[WebhookDelivery]:
     endpoint = await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id)
-    found, has_more = await caller.runtime.stores.webhooks.page(endpoint, page)
-    return list_object([delivery_as_object(delivery) for delivery in found], has_more=has_more)
+    return (await caller.runtime.stores.webhooks.page(endpoint, page)).shown(delivery_as_object)
 
 
 @router.post(

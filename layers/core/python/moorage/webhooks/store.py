@@ -22,6 +22,7 @@ from moorage.errors import (
 )
 from moorage.ids import new_webhook_endpoint_id
 from moorage.store import keys, schema
+from moorage.store.listing import Page
 from moorage.store.sealed import Sealer
 from moorage.store.table import Record, Table
 from moorage.wire.queries import PageQuery
@@ -348,13 +349,13 @@ class Webhooks:
             raise webhook_delivery_not_found(event_id) from error
         return _DELIVERY.unpack(record)
 
-    async def page(self, endpoint: Endpoint, page: PageQuery) -> tuple[list[Delivery], bool]:
-        """A page of the log, and whether there is more of it."""
+    async def page(self, endpoint: Endpoint, page: PageQuery) -> Page[Delivery]:
+        """A page of the log."""
         pk, place = keys.webhook_deliveries(endpoint.tenant_id, endpoint.id), page.after and keys.webhook_delivery(page.after)
         records = await self._table.query_beyond(
             pk, place, prefix=keys.webhook_delivery.prefix, descending=page.order == "desc", limit=page.limit + 1
         )
-        return [_DELIVERY.unpack(record) for record in records[: page.limit]], len(records) > page.limit
+        return Page.of(records, page.limit).read(_DELIVERY.unpack)
 
 
 def hint_of(secret: str) -> str:
