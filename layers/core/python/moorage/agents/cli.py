@@ -3,14 +3,21 @@
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from moorage.cli.actions import CommandActions
-from moorage.cli.output import listing, moment, say_json, told
-from moorage.cli.pages import entries
+from moorage.cli.output import moment, say_json, told
+from moorage.cli.pages import delete_action, list_action
 from moorage.cli.target import answer_of, find
 from moorage.cli.transfer import download, upload
 from moorage.terminal import say
+
+_list: Final = list_action(
+    "/agents",
+    ("AGENT", "VERSION", "CREATED", "MODEL", "NAME"),
+    lambda one: (one["id"], str(one["version"]), moment(one["created_at"]), one["model"], one["name"] or ""),
+)
+_delete: Final = delete_action("/agents/{agent_id}", "{agent_id} is deleted.")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -31,16 +38,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action.add_argument("agent_id", metavar="AGENT_ID", help="agent_... from the list")
 
 
-def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        return listing(
-            options,
-            entries(http, "/agents"),
-            ("AGENT", "VERSION", "CREATED", "MODEL", "NAME"),
-            lambda one: (one["id"], str(one["version"]), moment(one["created_at"]), one["model"], one["name"] or ""),
-        )
-
-
 def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     query = {} if options.version is None else {"version": options.version}
     with find(environ).http() as http:
@@ -54,12 +51,6 @@ def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if agent["instructions"]:
         say(f"\n{agent['instructions']}")
     return 0
-
-
-def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        gone = answer_of(http.delete(f"/agents/{options.agent_id}"))
-    return told(options, gone, f"{options.agent_id} is deleted.")
 
 
 def _export(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

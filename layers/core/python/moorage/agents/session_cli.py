@@ -2,12 +2,25 @@
 
 import argparse
 from collections.abc import Mapping
+from typing import Final
 
 from moorage.cli.actions import CommandActions
-from moorage.cli.output import listing, moment, say_json, told
-from moorage.cli.pages import entries
+from moorage.cli.output import moment, say_json, told
+from moorage.cli.pages import entries, list_action
 from moorage.cli.target import answer_of, find
 from moorage.terminal import say
+
+_list: Final = list_action(
+    "/agents/sessions",
+    ("SESSION", "STATUS", "ACTIVE", "MODEL", "AGENT"),
+    lambda one: (
+        one["id"],
+        one["status"],
+        moment(one["last_active_at"]),
+        one["agent"]["model"],
+        one["agent"]["name"] or one["agent"]["id"],
+    ),
+)
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -22,22 +35,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     delete.add_argument("--force", action="store_true", help="also if it is busy: its turn is cancelled")
     for action in (show, fork, cancel, delete):
         action.add_argument("session_id", metavar="SESSION_ID", help="session_... from the list")
-
-
-def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        return listing(
-            options,
-            entries(http, "/agents/sessions"),
-            ("SESSION", "STATUS", "ACTIVE", "MODEL", "AGENT"),
-            lambda one: (
-                one["id"],
-                one["status"],
-                moment(one["last_active_at"]),
-                one["agent"]["model"],
-                one["agent"]["name"] or one["agent"]["id"],
-            ),
-        )
 
 
 def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

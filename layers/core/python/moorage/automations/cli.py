@@ -2,13 +2,20 @@
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from moorage.cli.actions import CommandActions
-from moorage.cli.output import listing, moment, say_json, told
-from moorage.cli.pages import entries
+from moorage.cli.output import moment, say_json, told
+from moorage.cli.pages import delete_action, list_action
 from moorage.cli.target import answer_of, find
 from moorage.terminal import say
+
+_list: Final = list_action(
+    "/agents/automations",
+    ("AUTOMATION", "STATUS", "TIMES", "NAME"),
+    lambda one: (one["id"], one["status"], _times(one), one["name"]),
+)
+_delete: Final = delete_action("/agents/automations/{automation_id}", "{automation_id} is deleted.")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -23,16 +30,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     ):
         action = actions.add(name, run, about, action=name)
         action.add_argument("automation_id", metavar="AUTOMATION_ID", help="auto_... from the list")
-
-
-def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        return listing(
-            options,
-            entries(http, "/agents/automations"),
-            ("AUTOMATION", "STATUS", "TIMES", "NAME"),
-            lambda one: (one["id"], one["status"], _times(one), one["name"]),
-        )
 
 
 def _times(automation: Mapping[str, Any]) -> str:
@@ -62,9 +59,3 @@ def _change(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
         automation = answer_of(http.post(f"/agents/automations/{options.automation_id}/{options.action}"))
     return told(options, automation, f"{options.automation_id} is {automation['status']}.")
-
-
-def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        gone = answer_of(http.delete(f"/agents/automations/{options.automation_id}"))
-    return told(options, gone, f"{options.automation_id} is deleted.")

@@ -5,17 +5,23 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
 from moorage.cli.actions import CommandActions
 from moorage.cli.output import listing, moment, say_json
-from moorage.cli.pages import entries
+from moorage.cli.pages import entries, list_action
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.cli.transfer import download
 from moorage.terminal import say
 from moorage.terminals import cli as container_shell
+
+_list: Final = list_action(
+    "/containers",
+    ("CONTAINER", "STATUS", "MEMORY", "LAST ACTIVE", "NAME"),
+    lambda one: (one["id"], one["status"], one["memory_limit"], moment(one["last_active_at"]), one["name"]),
+)
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -34,16 +40,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     container_shell.add_to(actions.add_plain("shell", "a terminal in a container"))
     egress = actions.add("egress", _egress, "requests of a container to the network, with their outcome")
     egress.add_argument("container_id", metavar="CONTAINER_ID", help="cntr_... from the list")
-
-
-def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        return listing(
-            options,
-            entries(http, "/containers"),
-            ("CONTAINER", "STATUS", "MEMORY", "LAST ACTIVE", "NAME"),
-            lambda one: (one["id"], one["status"], one["memory_limit"], moment(one["last_active_at"]), one["name"]),
-        )
 
 
 def _copy(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

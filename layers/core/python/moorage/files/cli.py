@@ -3,13 +3,20 @@
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from moorage.cli.actions import CommandActions
-from moorage.cli.output import listing, moment, say_json
-from moorage.cli.pages import entries
+from moorage.cli.output import moment, say_json
+from moorage.cli.pages import list_action
 from moorage.cli.target import answer_of, find
 from moorage.cli.transfer import download, upload
 from moorage.terminal import say
+
+_list: Final = list_action(
+    "/files",
+    ("FILE", "BYTES", "CREATED", "PURPOSE", "NAME"),
+    lambda one: (one["id"], str(one["bytes"]), moment(one["created_at"]), one["purpose"], one["filename"]),
+)
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -22,16 +29,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     get = actions.add("get", _get, "download a file")
     get.add_argument("file_id", metavar="FILE_ID", help="file-... from the list")
     get.add_argument("to", metavar="PATH", type=Path, nargs="?", help="a file or a folder; by default the file's own name, here")
-
-
-def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        return listing(
-            options,
-            entries(http, "/files"),
-            ("FILE", "BYTES", "CREATED", "PURPOSE", "NAME"),
-            lambda one: (one["id"], str(one["bytes"]), moment(one["created_at"]), one["purpose"], one["filename"]),
-        )
 
 
 def _put(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

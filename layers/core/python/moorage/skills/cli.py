@@ -3,17 +3,31 @@
 import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import httpx
 
 from moorage.cli.actions import CommandActions
 from moorage.cli.output import listing, moment, told
-from moorage.cli.pages import entries
+from moorage.cli.pages import entries, list_action
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.skills import bundle
 from moorage.skills.bundle import SkillBundle
 from moorage.skills.front_matter import SkillProblem
 from moorage.terminal import say
+
+_list: Final = list_action(
+    "/skills",
+    ("SKILL", "DEFAULT", "LATEST", "CREATED", "NAME", "DESCRIPTION"),
+    lambda one: (
+        one["id"],
+        one["default_version"],
+        one["latest_version"],
+        moment(one["created_at"]),
+        one["name"],
+        _short(one["description"]),
+    ),
+)
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -34,23 +48,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     delete.add_argument("--version", help="a number")
     validate = actions.add("validate", _validate, "say whether a folder or zip is a skill; asks no deployment")
     validate.add_argument("path", metavar="FOLDER", type=Path)
-
-
-def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        return listing(
-            options,
-            entries(http, "/skills"),
-            ("SKILL", "DEFAULT", "LATEST", "CREATED", "NAME", "DESCRIPTION"),
-            lambda one: (
-                one["id"],
-                one["default_version"],
-                one["latest_version"],
-                moment(one["created_at"]),
-                one["name"],
-                _short(one["description"]),
-            ),
-        )
 
 
 def _push(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

@@ -4,17 +4,25 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from moorage.cli.actions import CommandActions
-from moorage.cli.output import listing, moment, say_json, table, told
-from moorage.cli.pages import entries
+from moorage.cli.output import moment, say_json, table, told
+from moorage.cli.pages import delete_action, entries, list_action
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.terminal import say
 
 _HEAD = ("CREDENTIAL", "TYPE", "FOR", "UPDATED", "NAME")
+
+_list: Final = list_action(
+    "/vaults",
+    ("VAULT", "CREATED", "NAME"),
+    lambda one: (one["id"], moment(one["created_at"]), one["name"] or ""),
+)
+_credentials: Final = list_action("/vaults/{vault_id}/credentials", _HEAD, lambda one: _cells(one))
+_delete: Final = delete_action("/vaults/{vault_id}", "{vault_id} is deleted.")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -38,16 +46,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     rotate.add_argument("file", nargs="?", metavar="FILE", help="JSON with 'auth', and 'metadata'; by default standard input")
 
 
-def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        return listing(
-            options,
-            entries(http, "/vaults"),
-            ("VAULT", "CREATED", "NAME"),
-            lambda one: (one["id"], moment(one["created_at"]), one["name"] or ""),
-        )
-
-
 def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
         made = answer_of(http.post("/vaults", json={} if options.name is None else {"name": options.name}))
@@ -66,17 +64,6 @@ def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         say("\n".join(f"{name}: {value}" for name, value in vault["metadata"].items()))
     say("\n" + (table(_HEAD, list(map(_cells, credentials))) if credentials else "no credentials"))
     return 0
-
-
-def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        gone = answer_of(http.delete(f"/vaults/{options.vault_id}"))
-    return told(options, gone, f"{options.vault_id} is deleted.")
-
-
-def _credentials(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        return listing(options, entries(http, f"/vaults/{options.vault_id}/credentials"), _HEAD, _cells)
 
 
 def _add(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

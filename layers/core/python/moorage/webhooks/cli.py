@@ -6,12 +6,19 @@ from typing import Any, Final
 
 from moorage.cli.actions import CommandActions
 from moorage.cli.output import listing, moment, say_json, told
-from moorage.cli.pages import entries
+from moorage.cli.pages import delete_action, list_action
 from moorage.cli.target import answer_of, find
 from moorage.terminal import say
 from moorage.webhooks.event_types import EVENT_TYPES
 
 _HEAD: Final = ("EVENT", "TYPE", "RESPONSE", "ENDED", "STATUS", "ATTEMPTS", "LAST ANSWER")
+
+_list: Final = list_action(
+    "/webhook_endpoints",
+    ("ENDPOINT", "STATUS", "CREATED", "NAME", "URL"),
+    lambda one: (one["id"], one["status"], moment(one["created_at"]), one["name"], one["url"]),
+)
+_delete: Final = delete_action("/webhook_endpoints/{endpoint_id}", "{endpoint_id} gets nothing more.")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -31,16 +38,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action.add_argument("endpoint_id", metavar="ENDPOINT_ID", help="wh_... from the list")
 
 
-def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        return listing(
-            options,
-            entries(http, "/webhook_endpoints"),
-            ("ENDPOINT", "STATUS", "CREATED", "NAME", "URL"),
-            lambda one: (one["id"], one["status"], moment(one["created_at"]), one["name"], one["url"]),
-        )
-
-
 def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """The secret is a line of its own: it is shown once."""
     wanted = {"name": options.name or options.url, "url": options.url, "event_types": options.events or list(EVENT_TYPES)}
@@ -51,12 +48,6 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     else:
         say(f"{made['id']}\n{made['signing_secret']}")
     return 0
-
-
-def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    with find(environ).http() as http:
-        gone = answer_of(http.delete(f"/webhook_endpoints/{options.endpoint_id}"))
-    return told(options, gone, f"{options.endpoint_id} gets nothing more.")
 
 
 def _test(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
