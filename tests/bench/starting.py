@@ -30,7 +30,10 @@ def starts(trees: Sequence[Path]) -> list[Table]:
         for tree, found in zip(trees, seen, strict=True):
             with tempfile.TemporaryDirectory(prefix="moorage-bench-") as folder:
                 found.append(_start(tree, Path(folder)))
-    note = f"With a new state folder, and sandboxes asked for their programs. Median of {STARTS}."
+    note = (
+        f"With a new state folder, and the programs of sandboxes told to the model. The first start of a day asks a sandbox for them, "
+        f"and does not count. Median of {STARTS}."
+    )
     names = ("`make up` until healthy", "processor time of all its processes until then")
     return [
         Table(

@@ -12,7 +12,7 @@ from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import Handle, SandboxSpec
 
 from infra.sandbox import PROGRAMS as IN_THE_IMAGE
-from tests.unit.sandbox.support import ROOT, run
+from tests.unit.sandbox.support import ROOT, launcher_process, run
 
 PACKAGES = ROOT / "functions" / "sandbox" / "packages"
 
@@ -46,6 +46,20 @@ async def test_the_launcher_reports_what_starts_in_a_sandbox_and_leaves_none(
     for name in PROGRAMS:
         if shutil.which(name, path="/usr/bin:/bin") is None and name not in names:
             assert (await run(sandbox, f"command -v {name}")).stdout == ""
+
+
+async def test_a_launcher_knows_what_an_earlier_one_has_found_out(tmp_path: Path) -> None:
+    """The second is told apart by an answer that no program gives; the third finds another key, and asks."""
+    kept, answers = tmp_path / "cache" / "programs", []
+    for change in (lambda content: content.replace(b"python 3", b"python 9"), lambda content: b"-" + content[1:], None):
+        with launcher_process(tmp_path, "--cache", str(tmp_path / "cache")) as (_, path):
+            async with LauncherProvisioner(str(path)) as provisioner:
+                answers.append(await provisioner.programs())
+        if change is not None:
+            kept.write_bytes(change(kept.read_bytes()))
+    first, second, third = answers
+    assert "python 3" in first
+    assert (second, third) == (first.replace("python 3", "python 9"), first)
 
 
 def test_the_image_has_the_fonts_that_plots_are_told_of() -> None:

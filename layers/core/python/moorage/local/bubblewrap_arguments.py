@@ -28,7 +28,7 @@ FALLBACK: Final = "/opt/fallback"
 """Last on the PATH: ``python``, where neither the toolbox nor the system has it under this name."""
 
 SANDBOX_UID: Final = 1000
-_SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The part of /etc that programs need and that says nothing about this machine.
 _ETC: Final = (
     "alternatives",
@@ -187,7 +187,7 @@ def server_config(site: Site, spec: SandboxSpec, group: ControlGroup) -> dict[st
         "unclaimed": spec.is_unclaimed,
         "listen": f"fd:{LISTENING_FD}",
         "env": {**toolbox, **egress, **spec.env},
-        "path": ":".join([f"{SERVER}/bin", *([f"{TOOLBOX}/bin"] if site.toolbox else []), _SYSTEM_PATH, FALLBACK]),
+        "path": ":".join([f"{SERVER}/bin", *([f"{TOOLBOX}/bin"] if site.toolbox else []), SYSTEM_PATH, FALLBACK]),
         "python": f"{TOOLBOX}/bin/python" if site.toolbox else site.python,
         "python_session": f"{SERVER}/{_SESSIONS[0]}",
         "javascript_session": f"{SERVER}/{_SESSIONS[1]}",

@@ -28,7 +28,7 @@ from moorage.local.processes import (
     uninterrupted,
     write_private,
 )
-from moorage.local.resource_paths import PACKAGE, ROOT
+from moorage.local.resource_paths import PACKAGE, ROOT, start_cache_folder
 from moorage.local.supervision import Child
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.store.execution_rows import worker_socket
@@ -91,6 +91,8 @@ class LauncherProcess:
         command += ["--state-dir", str(self.state_dir / "sandboxes")]
         if toolbox.exists():
             command += ["--toolbox", str(toolbox)]
+        if (cache := start_cache_folder()) is not None:
+            command += ["--cache", str(cache)]
         self.began[:] = [self.log_file.stat().st_size if self.log_file.exists() else 0]
         return _noted(self.state_dir / "launcher.process", partial(_program, command, self.log_file))
 

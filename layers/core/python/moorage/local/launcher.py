@@ -1,7 +1,7 @@
 """The launcher: owns the bubblewrap sandboxes of this machine (``moorage/local/bubblewrap.py``).
 
-``python -m moorage.local.launcher --socket PATH --state-dir DIR [--toolbox VENV]`` serves, over a Unix socket that only its user can
-open:
+``python -m moorage.local.launcher --socket PATH --state-dir DIR [--toolbox VENV] [--cache DIR]`` serves, over a Unix socket that only
+its user can open:
 
 * ``POST /v1/sandboxes`` with a spec: start the container's sandbox or find the one that runs; ``{"sandbox_id", "endpoint"}``.
 * ``PUT /v1/sandboxes/{sandbox_id}/skills/{directory}`` with a zip: a folder that the sandbox's commands can read and not change.
@@ -25,7 +25,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -41,9 +41,10 @@ from moorage.local.bubblewrap import Bubblewrap
 from moorage.local.control_groups import ControlGroups
 from moorage.local.disk_guard import DiskLimits
 from moorage.local.disks import Disks
-from moorage.local.programs import programs_of
+from moorage.local.programs import known_programs
 from moorage.local.resource_paths import ROOT
 from moorage.local.sandbox_paths import TERMINALS_NAME, Site, Toolbox
+from moorage.local.start_cache import StartCache
 from moorage.local.terminals import may_mount_terminals
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
 from moorage.sandbox.machine_bounds import MachineBounds
@@ -70,7 +71,7 @@ _CALLERS_SECONDS_MAX: Final = 2
 """Callers whose answer takes longer lose it when the launcher ends: their sandbox ends with it."""
 
 
-def application(sandboxes: Bubblewrap) -> Starlette:
+def application(sandboxes: Bubblewrap, programs: Callable[[], Awaitable[str]]) -> Starlette:
     async def start(request: Request) -> JSONResponse:
         body = await request.json()
         egress = EgressSpec(**body["egress"]) if body["egress"] else None
@@ -107,7 +108,7 @@ def application(sandboxes: Bubblewrap) -> Starlette:
         return JSONResponse({})
 
     async def place(request: Request) -> JSONResponse:
-        return JSONResponse({"programs": await programs_of(sandboxes)})
+        return JSONResponse({"programs": await programs()})
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -145,10 +146,12 @@ def serve(options: argparse.Namespace) -> None:
     if options.exit_with_parent:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     with only_launcher(options.state_dir), runtime_directory(options.state_dir) as runtime_dir:
-        site = prepared_site(options, runtime_dir)
+        cache = StartCache(options.cache)
+        site = prepared_site(options, runtime_dir, cache)
+        sandboxes = Bubblewrap(site)
         with listening(options.socket) as listener:
             config = uvicorn.Config(
-                application(Bubblewrap(site)),
+                application(sandboxes, lambda: known_programs(sandboxes, site, cache)),
                 log_level="warning",
                 loop="asyncio",
                 ws="none",
@@ -198,7 +201,7 @@ def runtime_directory(state_dir: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
+def prepared_site(options: argparse.Namespace, runtime_dir: Path, cache: StartCache) -> Site:
     state_dir, is_root = options.state_dir.resolve(), may_run_as_other_users()
     terminals = runtime_dir / TERMINALS_NAME
     terminals.mkdir()
@@ -224,7 +227,7 @@ def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
     if not site.groups.are_available:
         log.warning("No control groups here: memory is limited per process only, and CPU not at all.")
     site.clear_leftovers()
-    site.prepare()
+    site.prepare(cache)
     return site
 
 
@@ -257,6 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--socket", type=Path, required=True, help="Unix socket to serve")
     parser.add_argument("--state-dir", type=Path, required=True, help="where workspaces live, such as .moorage")
     parser.add_argument("--toolbox", type=Path, help="virtual environment that every sandbox sees (requirements/toolbox.txt)")
+    parser.add_argument("--cache", type=Path, help="where what a start finds out is kept for later ones; by default nowhere")
     parser.add_argument("--disk-bytes", type=int, default=limits.WORKSPACE_BYTES_MAX, help="disk quota of one sandbox")
     parser.add_argument("--disk-reserve-bytes", type=int, default=limits.DISK_RESERVE_BYTES, help="what sandboxes leave of the disk")
     parser.add_argument("--tenant-disk-bytes", type=int, default=limits.TENANT_DISK_BYTES_MAX, help="of all sandboxes of a tenant")

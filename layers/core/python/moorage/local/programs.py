@@ -4,12 +4,18 @@ A sandbox sees ``/usr`` of the machine and little of ``/etc``, so that a program
 """
 
 import asyncio
+import os
 import re
 import secrets
+import time
+from pathlib import Path
 from typing import Final, Protocol
 
-from moorage import limits
+from moorage import __version__, limits
 from moorage.errors import SandboxStarting
+from moorage.local.bubblewrap_arguments import COMPILED_SERVER, SYSTEM_PATH, binds, bwrap_arguments, files
+from moorage.local.sandbox_paths import Site
+from moorage.local.start_cache import StartCache, key_of, programs_on_disk
 from moorage.sandbox.exec_client import ExecClient, ExecOutput
 from moorage.sandbox.provisioner import Handle, SandboxSpec
 
@@ -61,6 +67,32 @@ class StartedSandbox(Protocol):
     def endpoint(self) -> str: ...
     @property
     def sandbox_id(self) -> str: ...
+
+
+_KEPT: Final = "programs"
+_DAY_SECONDS: Final = 86_400
+
+
+async def known_programs(sandboxes: SandboxStarter, site: Site, cache: StartCache) -> str:
+    """What :func:`programs_of` answers, or has answered an earlier start today on the same machine."""
+    key = _key(site)
+    known = cache.find(_KEPT, key)
+    if known is not None:
+        return known.decode()
+    found = await programs_of(sandboxes)
+    if found:
+        cache.keep(_KEPT, key, found.encode())
+    return found
+
+
+def _key(site: Site) -> str:
+    """Of all that decides which programs a sandbox of this site finds. A change that is not seen here is found out a day later."""
+    own = [(file.target, file.mode, file.content) for file in files(site) if file.target != COMPILED_SERVER]
+    view = bwrap_arguments(site, binds(site, Path("/directory"), Path("/skills"), None), None, {})
+    walls = (site.groups.are_available, site.has_disable_userns, site.runs_as_other_users, site.has_terminals)
+    toolbox = [f"{site.toolbox.venv}/bin"] if site.toolbox is not None else []
+    on_disk = programs_on_disk(PROGRAMS, (*toolbox, *SYSTEM_PATH.split(":")))
+    return key_of(__version__, _ASK, own, view, walls, tuple(os.uname()), on_disk, time.time() // _DAY_SECONDS)
 
 
 async def programs_of(sandboxes: SandboxStarter) -> str:

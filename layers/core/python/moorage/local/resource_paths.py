@@ -30,3 +30,13 @@ def cache_folder() -> Path:
     """Of this user, for files that can be made anew."""
     named = os.environ.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "moorage"
+
+
+def start_cache_folder() -> Path | None:
+    """Of what starts find out about this machine; None for a user without a home."""
+    if IS_CHECKOUT:
+        return ROOT / ".build" / "start"
+    try:
+        return cache_folder() / "start"
+    except RuntimeError:
+        return None

@@ -10,6 +10,7 @@ from moorage.local.control_groups import ControlGroups
 from moorage.local.disk_guard import DiskLimits
 from moorage.local.disks import Disks
 from moorage.local.removal import start_removing
+from moorage.local.start_cache import StartCache, identity_of, key_of
 from moorage.sandbox.machine_bounds import MachineBounds
 
 _SYSTEM_PYTHON: Final = "/usr/bin/python3"
@@ -87,16 +88,26 @@ class Site:
     bounds: MachineBounds = field(default_factory=MachineBounds)
     disk_limits: DiskLimits = field(default_factory=DiskLimits)
 
-    def prepare(self) -> None:
+    def prepare(self, cache: StartCache) -> None:
         """Write the files that all sandboxes share."""
         (self.state_dir / "etc").mkdir(parents=True, exist_ok=True)
-        # Compiled once and not at every start, which would take half of the time.
-        compiling = [self.python, "-I", "-S", "-c", _COMPILE, str(self.server_dir / _SERVER_FOLDER), str(self.server)]
-        subprocess.run(compiling, check=True)
+        self._compile(cache)
         if self.runs_as_other_users:
             # The sandboxes' users go through these, and may not list them; the sockets in it are ours alone.
             os.chmod(self.runtime_dir, 0o711)
             (self.runtime_dir / "stage").mkdir(mode=0o711)
+
+    def _compile(self, cache: StartCache) -> None:
+        """Here, and not at the start of each sandbox, of which it would take half of the time."""
+        folder = self.server_dir / _SERVER_FOLDER
+        sources = [(str(path.relative_to(folder)), path.read_bytes()) for path in sorted(folder.rglob("*.py"))]
+        key = key_of(_COMPILE, self.python, identity_of(self.python), sources)
+        known = cache.find(self.server.name, key)
+        if known is not None:
+            self.server.write_bytes(known)
+            return
+        subprocess.run([self.python, "-I", "-S", "-c", _COMPILE, str(folder), str(self.server)], check=True)
+        cache.keep(self.server.name, key, self.server.read_bytes())
 
     @property
     def python(self) -> str:
