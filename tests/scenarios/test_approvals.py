@@ -8,8 +8,9 @@ import openai
 import pytest
 from openai import OpenAI
 
+from tests.command_line import moorage
 from tests.processes import until
-from tests.scenarios.test_cli import lines, moorage
+from tests.scenarios.test_cli import lines
 from tests.stack import SHELL, Stack, outputs, say, script, shell
 
 ASKS: Any = [{**SHELL, "require_approval": {"never": {"commands": ["ls*", "cat *"]}}}]

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.command_line import moorage
 from tests.scenarios.test_approvals import parked
 from tests.stack import Stack
 
@@ -18,17 +19,18 @@ WORDS = ("leave-it-out-1234", "https://hooks.example.com/T0-secret")
 """A secret's value, and an address that holds one."""
 
 
-def moorage(stack: Stack, *words: str, said: str = "") -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"MOORAGE_STATE_DIR": str(stack.state_dir)}
-    command = [sys.executable, "-m", "moorage.cli.main", *words]
-    return subprocess.run(command, env=environment, input=said, capture_output=True, text=True, check=False)
-
-
-def done(stack: Stack, *words: str, said: str = "") -> str:
+def done(stack: Stack, *words: str) -> str:
     """What it printed."""
-    ran = moorage(stack, *words, said=said)
+    ran = moorage(stack, *words)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()
+
+
+def set_secret(stack: Stack, value: str, *words: str) -> None:
+    """Its value comes on standard input, which a process of its own has."""
+    command = [sys.executable, "-m", "moorage.cli.main", "secrets", "set", *words]
+    environment = os.environ | {"MOORAGE_STATE_DIR": str(stack.state_dir)}
+    subprocess.run(command, env=environment, input=value, capture_output=True, text=True, check=True)
 
 
 def trail(stack: Stack, *words: str) -> list[dict[str, Any]]:
@@ -52,7 +54,7 @@ def test_each_change_by_the_operator_is_noted_once(audited: Stack) -> None:
     made = json.loads(done(audited, "keys", "create", "--tenant", "acme", "--read-only", "--json"))
     done(audited, "keys", "budget", made["key_id"], "--usd", "5")
     done(audited, "keys", "budget", made["key_id"])  # looking changes nothing
-    done(audited, "secrets", "set", "API_KEY", "--domain", "api.example.com", "--tenant", "acme", said=WORDS[0])
+    set_secret(audited, WORDS[0], "API_KEY", "--domain", "api.example.com", "--tenant", "acme")
     done(audited, "secrets", "delete", "API_KEY")
     done(audited, "keys", "revoke", made["key_id"])
     assert [shown(line) for line in trail(audited) if line["who"] == operator] == [

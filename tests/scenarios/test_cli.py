@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,20 +14,9 @@ from moorage.command_hints import typed_here
 from moorage.store.api_keys import hash_of, key_id_of
 from openai import OpenAI
 
+from tests.command_line import moorage
 from tests.scenarios.test_shell import TOOLS
 from tests.stack import Stack, say, script, shell
-
-
-def moorage(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """One command, as a process of its own that finds the stack by its state."""
-    return subprocess.run(
-        [sys.executable, "-m", "moorage.cli.main", *arguments],
-        env={"PATH": os.environ["PATH"], "MOORAGE_STATE_DIR": str(stack.state_dir), "MOORAGE_PORT": stack.url.split(":")[2][:-3]},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def lines(stack: Stack, arguments: Sequence[str]) -> list[str]:

@@ -18,8 +18,9 @@ from openai import OpenAI
 from playwright.sync_api import Route, expect
 
 from tests.browser import WAIT_MS, Console, page_of
+from tests.command_line import moorage
 from tests.receivers import Receiver, receiver_beside
-from tests.scenarios.test_cli import lines, moorage
+from tests.scenarios.test_cli import lines
 from tests.scenarios.visits import make_key
 from tests.stack import Stack, say, script, shell
 from tests.unit.skills.archives import skill, zip_of

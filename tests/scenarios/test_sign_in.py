@@ -2,10 +2,7 @@
 
 import html
 import json
-import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from tests.browser import chromium
+from tests.command_line import moorage
 from tests.issuer import (
     AUDIENCE,
     CLIENT,
@@ -344,9 +342,7 @@ def test_the_console_in_a_browser(place: Place) -> None:
 
 
 def test_a_key_of_the_console_ends_when_its_person_leaves(place: Place) -> None:
-    environment = os.environ | {"MOORAGE_STATE_DIR": str(place.stack.state_dir)}
-    command = [sys.executable, "-m", "moorage.cli.main", "console", "--no-browser", "--json"]
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    said = moorage(place.stack, "console", "--no-browser", "--json").stdout
     code = json.loads(said)["url"].partition("#k=")[2]
     key = place.ask(code, "POST", "/console/session").json()["key"]
     assert place.ask(key, "DELETE", "/console/session").json() == {
