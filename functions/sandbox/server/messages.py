@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.parse
-from typing import Any, AsyncIterator, Dict
+from typing import Any, AsyncIterator, Dict, List
 
 from request_errors import RequestError
 
@@ -88,28 +88,49 @@ class HttpResponse:
     def __init__(self, writer: asyncio.StreamWriter, request: HttpRequest) -> None:
         self._writer = writer
         self._request = request
+        self._gathered: List[bytes] = []
+        self._gathered_bytes = 0
         self.has_begun = False
 
     async def json(self, status: int, body: Dict[str, Any]) -> None:
         content = json.dumps(body).encode()
         self._head(status, "application/json", f"content-length: {len(content)}")
-        self._writer.write(content)
+        self._gather(content)
+        self._send()
         await self._writer.drain()
 
     async def stream(self, content_type: str, pieces: AsyncIterator[bytes]) -> None:
-        """A chunked body at the reader's pace: nothing is asked of ``pieces`` before the last piece has gone out."""
+        """A chunked body at the reader's pace: no more is asked of ``pieces`` than goes out at once."""
         self._head(200, content_type, "transfer-encoding: chunked")
-        async for piece in pieces:
-            self._writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            await self._writer.drain()
-        self._writer.write(b"0\r\n\r\n")
+        try:
+            async for piece in pieces:
+                self._gather(b"%x\r\n%b\r\n" % (len(piece), piece))
+                if self._gathered_bytes >= READ_BYTES:
+                    self._send()
+                await self._writer.drain()
+            self._gather(b"0\r\n\r\n")
+        finally:
+            self._send()
         await self._writer.drain()
 
     def _head(self, status: int, content_type: str, framing: str) -> None:
         self.has_begun = True
         # What is left of a body would be taken for the next request, so there is none.
         last = "" if self._request.is_body_read else "connection: close\r\n"
-        self._writer.write(f"HTTP/1.1 {status} -\r\ncontent-type: {content_type}\r\n{last}{framing}\r\n\r\n".encode())
+        # It waits for what it heads.
+        self._gathered = [f"HTTP/1.1 {status} -\r\ncontent-type: {content_type}\r\n{last}{framing}\r\n\r\n".encode()]
+
+    def _gather(self, data: bytes) -> None:
+        """Send it with all that is ready in this turn of the loop: each write is a system call, and wakes the reader."""
+        if not self._gathered_bytes:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._gathered.append(data)
+        self._gathered_bytes += len(data)
+
+    def _send(self) -> None:
+        if self._gathered:
+            self._writer.write(b"".join(self._gathered))
+            self._gathered, self._gathered_bytes = [], 0
 
 
 def parse_head(head: bytes, reader: asyncio.StreamReader) -> HttpRequest:

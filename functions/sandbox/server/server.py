@@ -42,6 +42,7 @@ class ExecServer:
     """Reads requests and answers them; knows the protocol and nothing else."""
 
     def __init__(self, config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._token_sha256 = config.token_sha256
         self._is_unclaimed = config.is_unclaimed
         self._execs = Execs(config, loop)
@@ -80,10 +81,14 @@ class ExecServer:
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; True if the connection can take another."""
+        # Unlike ``wait_for`` it takes no task.
+        timer = self._loop.call_later(REQUEST_SECONDS_MAX, reader.set_exception, asyncio.TimeoutError())
         try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_SECONDS_MAX)
+            head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
             return False
+        finally:
+            timer.cancel()
         request = parse_head(head, reader)
         response = HttpResponse(writer, request)
         try:

@@ -20,6 +20,8 @@ import re
 from typing import Any, AsyncIterator, Deque, Dict, List, Optional, Tuple
 
 HEARTBEAT_SECONDS = 5.0
+START_SECONDS = 0.02
+"""A command that ends or prints within this time is told of by one piece, beginning and all."""
 BATCH_BYTES = 64 * 1024
 MARKER = "\n… {count} chars truncated; full output: {path} …\n"
 
@@ -36,7 +38,8 @@ class Transcript:
         self.events: List[bytes] = []
         self.event_bytes = 0
         self.is_finished = False
-        self._changed = asyncio.Event()
+        self._waiting: List[asyncio.Future[None]] = []
+        """Of readers that have read all."""
         self._spool = spool
         self._chars_max = chars_max
         self._head_left = chars_max // 2
@@ -106,6 +109,8 @@ class Transcript:
     async def lines_after(self, after: int) -> AsyncIterator[bytes]:
         """Event lines with a higher number, as they come, in batches; heartbeats in between."""
         position = after + 1
+        if position == 0 and len(self.events) == 1 and not self.is_finished:
+            await self._changed(START_SECONDS)
         while True:
             if position < len(self.events):
                 batch = self._batch(position)
@@ -113,11 +118,21 @@ class Transcript:
                 yield b"".join(batch)
             elif self.is_finished:
                 return
-            else:
-                try:
-                    await asyncio.wait_for(self._changed.wait(), HEARTBEAT_SECONDS)
-                except asyncio.TimeoutError:
-                    yield b'{"type":"heartbeat"}\n'
+            elif not await self._changed(HEARTBEAT_SECONDS):
+                yield b'{"type":"heartbeat"}\n'
+
+    async def _changed(self, seconds: float) -> bool:
+        """Wait for the next event; False if there was none for so long. Unlike ``wait_for`` it takes no task for that."""
+        loop, count = asyncio.get_running_loop(), len(self.events)
+        waiter = loop.create_future()
+        self._waiting.append(waiter)
+        timer = loop.call_later(seconds, wake, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiting.remove(waiter)
+        return len(self.events) > count
 
     def _batch(self, position: int) -> List[bytes]:
         end, size = position, 0
@@ -130,8 +145,8 @@ class Transcript:
         line = json.dumps({"n": len(self.events), **event}, separators=(",", ":")).encode() + b"\n"
         self.events.append(line)
         self.event_bytes += len(line)
-        self._changed.set()
-        self._changed = asyncio.Event()
+        for waiter in self._waiting:
+            wake(waiter)
 
     def _keep_tail(self, stream: str, text: str) -> None:
         last = self._tail[-1] if self._tail else None
@@ -191,6 +206,11 @@ class Spool:
             self.remove()
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         return self._fd
+
+
+def wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def file_name(exec_id: str) -> str:

@@ -84,6 +84,20 @@ def test_a_reader_that_attaches_anywhere_gets_the_rest(arrivals: list[tuple[str,
             assert runner.run(read(transcript)) == b"".join(transcript.events[after + 1 :])
 
 
+async def test_a_short_command_is_told_of_in_one_piece(tmp_path: Path) -> None:
+    transcript = Transcript(10, Spool(str(tmp_path), "exec_1", 1_000))
+    transcript.started()
+    asyncio.get_running_loop().call_soon(transcript.finish, "exit", 0)
+    assert [batch async for batch in transcript.lines_after(-1)] == [b"".join(transcript.events)]
+    assert len(transcript.events) == 2
+
+
+async def test_the_beginning_of_a_longer_command_does_not_wait_for_its_end(tmp_path: Path) -> None:
+    transcript = Transcript(10, Spool(str(tmp_path), "exec_1", 1_000))
+    transcript.started()
+    assert await anext(transcript.lines_after(-1)) == transcript.events[0]
+
+
 def test_a_spool_stops_at_its_bound_and_the_count_goes_on(tmp_path: Path) -> None:
     transcript = Transcript(10, Spool(str(tmp_path), "exec_1", 1_000))
     for _ in range(100):
