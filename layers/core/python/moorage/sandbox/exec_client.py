@@ -30,7 +30,7 @@ from moorage.limits import (
 )
 from moorage.net.transport import UpstreamTransport
 from moorage.sandbox.microvm_endpoint import MAY_WAKE, REPEATABLE, MicrovmAuth
-from moorage.sandbox.over_http import OverHttp
+from moorage.sandbox.over_http import AsyncClosing
 from moorage.sandbox.provisioner import Handle
 
 _LENGTH: Final = struct.Struct(">q")
@@ -176,7 +176,7 @@ class RunningProcesses:
     """False when there are more than the bound."""
 
 
-class ExecClient(OverHttp):
+class ExecClient(AsyncClosing):
     """One sandbox. Use as ``async with ExecClient(handle) as client`` or call :meth:`aclose`.
 
     Raises :class:`SandboxGone` when the server cannot be reached, the connection tears, or the asked exec is unknown, and
@@ -202,20 +202,20 @@ class ExecClient(OverHttp):
         self.auth = auth
         if transport is None and not handle.endpoint.startswith("https:"):
             transport = _Transport(handle.endpoint.removeprefix("unix:") if handle.endpoint.startswith("unix:") else None)
-        self._extensions: dict[str, bool] = {}
+        self._extensions: dict[str, Any] = {"timeout": _TIMEOUT}
         self._base = httpx.URL("http://sandbox" if handle.endpoint.startswith("unix:") else handle.endpoint)
-        self._http = httpx.AsyncClient(
-            headers={"authorization": f"Bearer {handle.token}"},
-            timeout=httpx.Timeout(EXEC_SILENCE_SECONDS, connect=EXEC_CONNECT_SECONDS),
-            verify=_public_tls() if handle.endpoint.startswith("https:") else _NO_TLS,
-            transport=transport,
-            auth=auth,
-            trust_env=False,
-        )
+        if transport is None or auth is not None:
+            transport = _OverInternet(transport, auth)
+        self._transport: httpx.AsyncBaseTransport = transport
+        # What an httpx.AsyncClient adds is not needed, and takes longer than the request.
+        self._headers = {"authorization": f"Bearer {handle.token}", "accept-encoding": "identity"}
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
 
     def looks_only(self) -> None:
         """From now on wake no sandbox that sleeps: requests raise :class:`SandboxError` in its place."""
-        self._extensions = {MAY_WAKE: False}
+        self._extensions[MAY_WAKE] = False
 
     async def health(self) -> SandboxHealth:
         body = await self.ask("GET", "/v1/health")
@@ -321,7 +321,7 @@ class ExecClient(OverHttp):
         files: list[SandboxFile] = []
         end: dict[str, Any] | None = None
         async with self._stream("GET", "/v1/files", params={"root": root, "limit": str(SANDBOX_FILES_MAX)}) as response:
-            async for line in response.aiter_lines():  # To the end of the answer: its connection serves the next request then.
+            async for line in _lines(response):  # To the end of the answer: its connection serves the next request then.
                 entry = json.loads(line)
                 if entry.get("type") == "end":
                     end = entry
@@ -393,15 +393,15 @@ class ExecClient(OverHttp):
         # A stream that ends by the rules is whole: with ``after`` at the last number there is nothing in it. One that was torn
         # raises a TransportError.
         async with self._stream(method, path, params={"after": str(after)}, json=body) as response:
-            async for text in response.aiter_lines():
-                yield json.loads(text)
+            async for line in _lines(response):
+                yield json.loads(line)
 
     async def last_line(self, kind: str, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         """The last line of a stream of heartbeats."""
         last: dict[str, Any] = {}
         async with self._stream(method, path, **arguments) as response:
-            async for text in response.aiter_lines():
-                last = json.loads(text)
+            async for line in _lines(response):
+                last = json.loads(line)
         found = last.pop("type", None)
         if found == "error":
             raise _refusal(last["code"], last["message"])
@@ -418,12 +418,20 @@ class ExecClient(OverHttp):
 
     async def _request(self, method: str, path: str, *, params: Mapping[str, str] | None = None, **arguments: Any) -> httpx.Response:
         try:
-            arguments["extensions"] = self._extensions | arguments.get("extensions", {})
-            return await self._http.request(method, self._url(path, params), **arguments)
+            response = await self._transport.handle_async_request(self._built(method, path, params, arguments))
+            try:
+                await response.aread()
+            finally:
+                await response.aclose()
+            return response
         except httpx.TransportError as error:
             if isinstance(self.auth, MicrovmAuth):
                 raise await self.auth.after_break() from error
             raise SandboxGone("The container does not answer.") from error
+
+    def _built(self, method: str, path: str, params: Mapping[str, str] | None, arguments: dict[str, Any]) -> httpx.Request:
+        extensions = self._extensions | arguments.pop("extensions", {})
+        return httpx.Request(method, self._url(path, params), headers=self._headers, extensions=extensions, **arguments)
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> httpx.URL:
         """The whole address: httpx takes longer to put it together than to send the request."""
@@ -435,13 +443,42 @@ class ExecClient(OverHttp):
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, **arguments: Any
     ) -> AsyncIterator[httpx.Response]:
         try:
-            async with self._http.stream(method, self._url(path, params), extensions=self._extensions, **arguments) as response:
+            response = await self._transport.handle_async_request(self._built(method, path, params, arguments))
+            try:
                 if response.is_error:
                     await response.aread()
                     _refuse_errors(response)
                 yield response
+            finally:
+                await response.aclose()
         except httpx.TransportError as error:
             raise SandboxGone("The container does not answer.") from error
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Lines of JSON, not decoded yet."""
+    rest = b""
+    async for piece in response.aiter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line
+    if rest:
+        yield rest
+
+
+class _OverInternet(httpx.AsyncBaseTransport):
+    """httpx's client: it asks ``auth`` about each answer."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport | None, auth: httpx.Auth | None) -> None:
+        self._client = httpx.AsyncClient(
+            verify=_public_tls() if transport is None else _NO_TLS, transport=transport, auth=auth, trust_env=False
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self._client.send(request, stream=True)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
 
 
 class _Transport(httpx.AsyncBaseTransport):
@@ -541,6 +578,7 @@ def _public_tls() -> ssl.SSLContext:
 
 _NO_TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Trusts nobody, and is not used: loading the usual certificates would take 25 ms for each client."""
+_TIMEOUT: Final = httpx.Timeout(EXEC_SILENCE_SECONDS, connect=EXEC_CONNECT_SECONDS).as_dict()
 _CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=8)
 
 
