@@ -167,6 +167,11 @@ class Desks:
             os.close(writing)
         return DeskSandbox(desk_id, directory, f"unix:{endpoint}", process, first_process, uid, tenant_id)
 
+    def _clear(self, sandbox_id: str, desk: DeskSandbox) -> None:
+        if self._by_sandbox.get(sandbox_id) is desk:
+            del self._by_sandbox[sandbox_id]
+        Path(desk.endpoint.removeprefix("unix:")).unlink(missing_ok=True)
+
     def _watch(self, sandbox_id: str, desk: DeskSandbox) -> None:
         task = asyncio.create_task(self._until_ended(sandbox_id, desk))
         self._watches.add(task)
@@ -174,9 +179,7 @@ class Desks:
 
     async def _until_ended(self, sandbox_id: str, desk: DeskSandbox) -> None:
         await ended(desk.process)
-        if self._by_sandbox.get(sandbox_id) is desk:
-            del self._by_sandbox[sandbox_id]
-        os.unlink(desk.endpoint.removeprefix("unix:"))
+        self._clear(sandbox_id, desk)
         await ended(start_removing(desk.directory))
         await self._site.groups.until_removed(desk.desk_id)
         desk.ended.set()
