@@ -105,13 +105,6 @@ class CodeInterpreter(ApprovalTool, HidesField, RunsInContainer):
     def visible_item(self, item: Item, include: frozenset[str]) -> Item:
         return item if _OUTPUTS in include else item | {"outputs": None}
 
-    def container_id(self, item: Item) -> str | None:
-        container_id: str | None = item.get("container_id")
-        return container_id
-
-    def with_container(self, item: Item, container_id: str) -> Item:
-        return item | {"container_id": container_id}
-
     def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
         if name == "code_interpreter_call_code.delta":
             yield CallLogNote(event["delta"], "call", ("arguments",))

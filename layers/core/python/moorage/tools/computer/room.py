@@ -14,24 +14,20 @@ from moorage.model.anthropic_computer import HOSTED_COMPUTER
 from moorage.model.catalog import ModelEntry
 from moorage.settings import Settings
 from moorage.store.item_contents import KEPT
-from moorage.tools import approval_items
+from moorage.tools.approval_tool import ApprovalTool
 from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.capabilities import (
     AdaptsToModel,
-    AsksApproval,
     HidesField,
     MayBeUnavailable,
-    PreparesSteps,
     RunsInContainer,
-    Stage,
     TrimsContext,
-    ValidatesItems,
 )
 from moorage.tools.computer import actions, availability, batches, offer, reading, shapes
 from moorage.tools.computer.actions import View, ViewMode
 from moorage.tools.computer.batches import ScreenSize, actions_of
 from moorage.tools.function_items import function_call, function_output, message, parsed, with_visible_parts, without, without_url
-from moorage.tools.room import CallLimits, CallRunner, HostedTool, InputWriter, RerunPolicy
+from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
 from moorage.tools.run import Run, StoppingPlace
 from moorage.wire.types import Event, Item, Tool
 
@@ -41,15 +37,12 @@ _OURS: Final = (KEPT, "container", "actions", "page", batches.WITH_ELEMENTS)
 
 
 class Computer(
-    HostedTool,
+    ApprovalTool,
     AdaptsToModel,
-    AsksApproval,
     HidesField,
     MayBeUnavailable,
-    PreparesSteps,
     RunsInContainer,
     TrimsContext,
-    ValidatesItems,
 ):
     types = ("computer", "computer_use_preview", "computer_use")
     call_type = "computer_call"
@@ -68,8 +61,9 @@ class Computer(
     call_limits = CallLimits(calls_per_round=1)
     end_messages = batches.WORDS
     hidden_field = KEPT
-    label = f"{approval_items.OURS}computer"
-    """Under it a person is asked where the response ends with the question."""
+    allowed_by = "call_id"
+    not_offered = "The hosted computer of this call is not among 'tools'."
+    no_call = "what was asked for is no call of a computer."
 
     def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.SANDBOX if thing.get("container") else CallRunner.CLIENT
@@ -82,20 +76,24 @@ class Computer(
 
     # --- a person's word ---
 
-    def needs_approval(self, call: Item, tools: Sequence[Tool], said: Sequence[Item], approval_id: str) -> bool:
-        return self._is_gated(call, tools) and not approval_items.is_allowed(call["call_id"], said)
-
-    def _is_gated(self, call: Item, tools: Sequence[Tool]) -> bool:
+    def is_gated(self, call: Item, tools: Sequence[Tool]) -> bool:
         """Whether a person must allow it: the request wants that, or the model's upstream has doubts about it."""
         hosted = [tool for tool in tools if tool["type"] in self.types and self.call_runner(tool) is CallRunner.SANDBOX]
         is_asked = any(tool.get("require_approval") == "always" for tool in hosted)
         return bool(hosted) and (is_asked or bool(call.get("pending_safety_checks")))
 
-    def hold_for_approval(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
-        if approval_id is not None or call["type"] != self.call_type or not self._is_gated(call, tools):
-            return call
+    def arguments_of(self, call: Item) -> Mapping[str, Any]:
         checks = {name: call[name] for name in ("pending_safety_checks", batches.WITH_ELEMENTS) if call.get(name)}
-        return approval_items.request(self.label, self.function_name, {"actions": actions_of(call), **checks})
+        return {"actions": actions_of(call), **checks}
+
+    def call_of(self, request: Item) -> Item | None:
+        value = parsed(request["arguments"])
+        found = value.get("actions") if isinstance(value, dict) else None
+        if not isinstance(found, list) or not found or not all(isinstance(action, dict) and "type" in action for action in found):
+            return None
+        checks = value.get("pending_safety_checks") or []
+        wants = {batches.WITH_ELEMENTS: True} if value.get(batches.WITH_ELEMENTS) else {}
+        return {"type": self.call_type, "status": "completed", "pending_safety_checks": checks, "actions": found, **wants}
 
     def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """A call that is allowed must be one that can run; a container has one screen."""
@@ -105,23 +103,10 @@ class Computer(
         for place, item in enumerate(items):
             if item["type"] == self.output_type and not _has_picture(item) and not reading.is_ours(item):
                 raise errors.invalid_value(f"input[{place}].output", shapes.ONE_SOURCE)
-        for param, request in approval_items.due(items, chain, self.label):
-            if not hosted:
-                raise errors.bad_request("The hosted computer of this call is not among 'tools'.", param="tools")
-            if _asked(request) is None:
-                raise errors.invalid_value(param, "what was asked for is no call of a computer.")
-
-    def needs_preparation(self, said: Sequence[Item]) -> bool:
-        return any(approval_items.responses(said))
-
-    async def prepare_step(self, stage: Stage) -> None:
-        for request in approval_items.allowed(stage, self.label):
-            call = _asked(request)
-            if call is not None:
-                stage.call(call | {"call_id": request["id"]})
+        super().validate_items(items, chain, tools)
 
     def read_denied(self, request: Item, words: str, reader: InputWriter) -> list[Item]:
-        call = _asked(request)
+        call = self.call_of(request)
         if call is None:
             return []
         call |= {"call_id": request["id"][: limits.CALL_ID_CHARS_MAX], "container": {}}
@@ -252,17 +237,6 @@ class Computer(
 
 def _has_picture(output: Item) -> bool:
     return any(output["output"].get(name) for name in shapes.SOURCES)
-
-
-def _asked(request: Item) -> Item | None:
-    """The call that a person was asked about; None for what a client has made up."""
-    value = parsed(request["arguments"])
-    found = value.get("actions") if isinstance(value, dict) else None
-    if not isinstance(found, list) or not found or not all(isinstance(action, dict) and "type" in action for action in found):
-        return None
-    checks = value.get("pending_safety_checks") or []
-    wants = {batches.WITH_ELEMENTS: True} if value.get(batches.WITH_ELEMENTS) else {}
-    return {"type": Computer.call_type, "status": "completed", "pending_safety_checks": checks, "actions": found, **wants}
 
 
 def _view(reader: InputWriter, size: ScreenSize | None = None) -> View:

@@ -397,13 +397,6 @@ class Mcp(
         """Lists, and results of searches."""
         return item["type"] == _LIST or search.is_search(item)
 
-    def container_id(self, item: Item) -> str | None:
-        container_id: str | None = item.get("container_id")
-        return container_id
-
-    def with_container(self, item: Item, container_id: str) -> Item:
-        return item | {"container_id": container_id}
-
     def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
         if name == "mcp_call_arguments.done":
             value = parsed(event["arguments"])

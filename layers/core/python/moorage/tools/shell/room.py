@@ -1,19 +1,19 @@
 """The shell: commands in the response's container, or on the client's own machine."""
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-from moorage import errors, limits
+from moorage import limits
 from moorage.errors import SandboxError
 from moorage.model.base import HOSTED_SHELL
-from moorage.tools import approval_items
+from moorage.tools.approval_tool import ApprovalTool
 from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
-from moorage.tools.capabilities import AsksApproval, PreparesSteps, RunsInContainer, Stage, ValidatesItems
+from moorage.tools.capabilities import RunsInContainer
 from moorage.tools.execs import exec_id
-from moorage.tools.function_items import function_call, function_output, parsed, without
-from moorage.tools.room import CallRunner, HostedTool, InputWriter, RerunPolicy
+from moorage.tools.function_items import function_call, function_output, without
+from moorage.tools.room import CallRunner, InputWriter, RerunPolicy
 from moorage.tools.run import Run, StoppingPlace
 from moorage.tools.shell import approval, commands, offer, shapes
 from moorage.wire.types import Event, Item, Tool
@@ -21,7 +21,7 @@ from moorage.wire.types import Event, Item, Tool
 _FILES = "shell_call_output.output_files"
 
 
-class Shell(HostedTool, AsksApproval, PreparesSteps, ValidatesItems, RunsInContainer):
+class Shell(ApprovalTool, RunsInContainer):
     types = ("shell",)
     call_type = "shell_call"
     output_type = "shell_call_output"
@@ -40,8 +40,9 @@ class Shell(HostedTool, AsksApproval, PreparesSteps, ValidatesItems, RunsInConta
     function_name = offer.NAME
     rerun_policy = RerunPolicy.ATTACH
     end_messages = commands.WORDS
-    label = f"{approval_items.OURS}shell"
-    """Under it a person is asked where the response ends with the question."""
+    allowed_by = "call_id"
+    not_offered = "The hosted shell of this call is not among 'tools'."
+    no_call = "what was asked for is no call of a shell."
 
     def call_runner(self, thing: Tool | Item) -> CallRunner:
         environment: dict[str, Any] = thing.get("environment") or {}
@@ -49,41 +50,19 @@ class Shell(HostedTool, AsksApproval, PreparesSteps, ValidatesItems, RunsInConta
 
     # --- a person's word ---
 
-    def needs_approval(self, call: Item, tools: Sequence[Tool], said: Sequence[Item], approval_id: str) -> bool:
-        return self._is_gated(call, tools) and not approval_items.is_allowed(call["call_id"], said)
-
-    def _is_gated(self, call: Item, tools: Sequence[Tool]) -> bool:
-        """Whether the request wants a person asked for this call."""
+    def is_gated(self, call: Item, tools: Sequence[Tool]) -> bool:
         return approval.is_needed(approval.asked_of(tools), commands.action_of(call)["commands"])
 
-    def hold_for_approval(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
-        if approval_id is not None or call["type"] != self.call_type or not self._is_gated(call, tools):
-            return call
-        return approval_items.request(self.label, self.function_name, call["action"])
-
-    def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
-        """A call that is allowed must be one that can run."""
-        for param, request in approval_items.due(items, chain, self.label):
-            if not any(self.call_runner(tool) is CallRunner.SANDBOX for tool in tools):
-                raise errors.bad_request("The hosted shell of this call is not among 'tools'.", param="tools")
-            if _action(request) is None:
-                raise errors.invalid_value(param, "what was asked for is no call of a shell.")
-
-    def needs_preparation(self, said: Sequence[Item]) -> bool:
-        return any(approval_items.responses(said))
-
-    async def prepare_step(self, stage: Stage) -> None:
-        for request in approval_items.allowed(stage, self.label):
-            action = _action(request)
-            if action is not None:
-                stage.call({"type": self.call_type, "call_id": request["id"], "action": action})
+    def arguments_of(self, call: Item) -> Mapping[str, Any]:
+        action: dict[str, Any] = call["action"]
+        return action
 
     def read_denied(self, request: Item, words: str, reader: InputWriter) -> list[Item]:
-        action = _action(request)
-        if action is None:
+        call = self.call_of(request)
+        if call is None:
             return []
-        call = {"type": self.call_type, "status": "completed", "call_id": request["id"][: limits.CALL_ID_CHARS_MAX], "action": action}
-        answer = without(commands.announced(call, "", [commands.refused(words) for _ in action["commands"]]), "id")
+        call |= {"status": "completed", "call_id": request["id"][: limits.CALL_ID_CHARS_MAX]}
+        answer = without(commands.announced(call, "", [commands.refused(words) for _ in call["action"]["commands"]]), "id")
         return [*self.input_items(call, reader), *self.input_items(answer, reader)]
 
     # --- what models read ---
@@ -204,9 +183,3 @@ class Shell(HostedTool, AsksApproval, PreparesSteps, ValidatesItems, RunsInConta
                 outcome = event["output"][0]["outcome"]
                 said = "timed out" if outcome["type"] == "timeout" else f"exit {outcome['exit_code']}"
                 yield CallLogNote(f"[{said}]", "note" if outcome.get("exit_code") == 0 else "failure")
-
-
-def _action(request: Item) -> dict[str, Any] | None:
-    """The action of a request's call; None if it is no call of a shell."""
-    value = parsed(request["arguments"])
-    return offer.action_of(value) if isinstance(value, dict) else None
