@@ -161,6 +161,6 @@ class Agents:
         }
         if len(body) <= limits.AGENT_INLINE_BYTES_MAX:
             return record | {"body": body}
-        key = object_keys.agent_object(agent.tenant_id, agent.id, secrets.token_hex(16))
+        key = object_keys.agent_objects(agent.tenant_id, agent.id, secrets.token_hex(16))
         await self._blobs.put_bytes(key, body)
         return record | {"blob": key}

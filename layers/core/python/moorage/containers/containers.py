@@ -523,7 +523,7 @@ class Containers:
         return await self._add_rows(record, copies, rows) if copies else record
 
     async def _copy(self, record: ContainerRecord, path: str, file: StoredFile) -> ContainerFileRecord:
-        key = object_keys.container_object(record.tenant_id, record.id, file.sha256)
+        key = object_keys.container_objects(record.tenant_id, record.id, file.sha256)
         try:
             await self._blobs.copy(file.key, key)
         except BlobNotFound as error:

@@ -277,7 +277,7 @@ class Conversations:
         body = await packed(list(items))
         if len(body) <= limits.CONVERSATION_BATCH_INLINE_BYTES_MAX:
             return {"body": body}
-        key = object_keys.conversation_object(conversation.tenant_id, conversation.id, secrets.token_hex(16))
+        key = object_keys.conversation_objects(conversation.tenant_id, conversation.id, secrets.token_hex(16))
         await self._blobs.put_bytes(key, body)
         return {"blob": key}
 

@@ -116,7 +116,7 @@ class EnvironmentTemplates:
         sealed = await beside(len(text), lambda: self._sealer.seal(tenant_id, text))
         if len(sealed) <= limits.AGENT_INLINE_BYTES_MAX:
             return {"sealed": sealed, "blob": "", "size": len(sealed)}
-        key = object_keys.environment_template_object(tenant_id, template_id, secrets.token_hex(16))
+        key = object_keys.environment_template_objects(tenant_id, template_id, secrets.token_hex(16))
         await self._blobs.put_bytes(key, sealed.encode())
         return {"sealed": "", "blob": key, "size": len(sealed)}
 

@@ -107,7 +107,7 @@ class Uploads:
         upload = await self.get(tenant_id, upload_id)
         _refuse_unless_pending(upload)
         part = UploadPartRecord(upload_id, new_id("part"), int(self._clock()))
-        key = object_keys.upload_object(tenant_id, upload_id, part.id)
+        key = object_keys.upload_objects(tenant_id, upload_id, part.id)
         try:
             blob = await self._blobs.put_stream(key, chunks, bytes_max=limits.UPLOAD_PART_BYTES_MAX)
         except BlobTooLarge as error:
@@ -204,7 +204,7 @@ class Uploads:
     async def _joined(self, upload: UploadRecord, part_ids: Sequence[str], digest: Any) -> AsyncIterator[bytes]:
         for part_id in part_ids:
             try:
-                async for chunk in self._blobs.get_stream(object_keys.upload_object(upload.tenant_id, upload.id, part_id)):
+                async for chunk in self._blobs.get_stream(object_keys.upload_objects(upload.tenant_id, upload.id, part_id)):
                     await asyncio.to_thread(digest.update, chunk)
                     yield chunk
             except BlobNotFound as error:

@@ -128,7 +128,7 @@ class GivenSkills:
         return await self._store.change(record, set={"has_skills": True}, add={"files_added": len(rows)})
 
     async def _copied(self, record: ContainerRecord, skill: GivenSkill) -> ContainerSkill:
-        key = object_keys.container_object(record.tenant_id, record.id, f"skill-{skill.digest}")
+        key = object_keys.container_objects(record.tenant_id, record.id, f"skill-{skill.digest}")
         if isinstance(skill.source, str):
             await self._blobs.copy(skill.source, key)
         else:

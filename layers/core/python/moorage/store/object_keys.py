@@ -3,11 +3,45 @@
 ``R/`` is of responses, ``T/`` of resources; what belongs to one resource shares a prefix, which its delete removes.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 RESPONSE_BLOBS: Final = "R/"
 """What belongs to responses lies apart from all else: DynamoDB drops their records by itself, and then nothing names these objects any
 more. The bucket drops them by age, under this prefix."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceObjects:
+    """Names of the objects of a tenant's resources of one kind: ``agent_objects("t", "agent_1", "v2")`` is ``T/t/A/agent_1/v2``.
+    Without a name it is the prefix of all objects of the resource."""
+
+    kind: str
+
+    def __call__(self, tenant_id: str, resource_id: str, name: str = "") -> str:
+        return f"T/{tenant_id}/{self.kind}/{resource_id}/{name}"
+
+
+container_objects: Final = ResourceObjects("C")
+"""Everything that a container has in the bucket."""
+upload_objects: Final = ResourceObjects("U")
+"""An upload's parts."""
+environment_template_objects: Final = ResourceObjects("ET")
+"""A template's long configurations."""
+agent_objects: Final = ResourceObjects("A")
+"""An agent's long versions."""
+agent_session_objects: Final = ResourceObjects("AS")
+"""Content too long for the records of an agent's session."""
+automation_objects: Final = ResourceObjects("AM")
+"""An automation's long targets."""
+conversation_objects: Final = ResourceObjects("V")
+"""A conversation's large appends."""
+input_objects: Final = ResourceObjects("I")
+"""The content of an input item's URLs."""
+vector_objects: Final = ResourceObjects("X")
+"""The texts of a vector store's files."""
+index_objects: Final = ResourceObjects("K")
+"""The index of a vector store."""
 
 
 def response_blob(tenant_id: str, response_id: str, name: str) -> str:
@@ -34,79 +68,9 @@ def file_object(tenant_id: str, file_id: str) -> str:
     return f"T/{tenant_id}/F/{file_id}"
 
 
-def container_objects(tenant_id: str, container_id: str) -> str:
-    """Prefix of everything that a container has in the bucket."""
-    return f"T/{tenant_id}/C/{container_id}/"
-
-
-def container_object(tenant_id: str, container_id: str, name: str) -> str:
-    return f"{container_objects(tenant_id, container_id)}{name}"
-
-
-def upload_objects(tenant_id: str, upload_id: str) -> str:
-    """Prefix of an upload's parts."""
-    return f"T/{tenant_id}/U/{upload_id}/"
-
-
-def upload_object(tenant_id: str, upload_id: str, part_id: str) -> str:
-    return f"{upload_objects(tenant_id, upload_id)}{part_id}"
-
-
-def environment_template_objects(tenant_id: str, template_id: str) -> str:
-    """Prefix of a template's long configurations."""
-    return f"T/{tenant_id}/ET/{template_id}/"
-
-
-def environment_template_object(tenant_id: str, template_id: str, name: str) -> str:
-    return f"{environment_template_objects(tenant_id, template_id)}{name}"
-
-
-def agent_objects(tenant_id: str, agent_id: str) -> str:
-    """Prefix of an agent's long versions."""
-    return f"T/{tenant_id}/A/{agent_id}/"
-
-
-def agent_object(tenant_id: str, agent_id: str, name: str) -> str:
-    return f"{agent_objects(tenant_id, agent_id)}{name}"
-
-
-def agent_session_objects(tenant_id: str, session_id: str) -> str:
-    """Prefix of content too long for the records of an agent's session."""
-    return f"T/{tenant_id}/AS/{session_id}/"
-
-
-def automation_objects(tenant_id: str, automation_id: str) -> str:
-    """Prefix of an automation's long targets."""
-    return f"T/{tenant_id}/AM/{automation_id}/"
-
-
-def conversation_objects(tenant_id: str, conversation_id: str) -> str:
-    """Prefix of a conversation's large appends."""
-    return f"T/{tenant_id}/V/{conversation_id}/"
-
-
-def conversation_object(tenant_id: str, conversation_id: str, name: str) -> str:
-    return f"{conversation_objects(tenant_id, conversation_id)}{name}"
-
-
-def input_objects(tenant_id: str, item_id: str) -> str:
-    """Prefix of the content of an input item's URLs."""
-    return f"T/{tenant_id}/I/{item_id}/"
-
-
-def vector_objects(tenant_id: str, store_id: str) -> str:
-    """Prefix of the texts of a store's files."""
-    return f"T/{tenant_id}/X/{store_id}/"
-
-
 def vector_text(tenant_id: str, store_id: str, file_id: str, token: str) -> str:
     """The text of a file as it was added; ``token`` tells additions of one file from each other."""
     return f"{vector_objects(tenant_id, store_id)}{file_id}/{token}"
-
-
-def index_objects(tenant_id: str, store_id: str) -> str:
-    """Prefix of all that a vector store has in the bucket."""
-    return f"T/{tenant_id}/K/{store_id}/"
 
 
 def index_stamp(tenant_id: str, store_id: str) -> str:
