@@ -306,7 +306,7 @@ class Containers:
                 return row
         raise container_file_not_found(file_id)
 
-    async def has_policy(self, record: ContainerRecord, asked: NetworkPolicy, *, param: str = "network_policy") -> bool:
+    async def has_policy(self, record: ContainerRecord, asked: NetworkPolicy) -> bool:
         """Whether a container has exactly the requested policy with these secrets; if so, they have the values of ``asked`` from now
         on.
 
@@ -318,7 +318,7 @@ class Containers:
             return False
         if record.network_policy.get("require_approval", {}) != asked.approvals:
             return False
-        await self._admitted(record.tenant_id, asked, param)
+        await self._admitted(record.tenant_id, asked, "network_policy")
         return self._egress is None or await self._egress.replace_secrets(record.tenant_id, record.id, asked.domain_secrets)
 
     async def _admitted(self, tenant_id: str, asked: NetworkPolicy | None, param: str) -> EgressPolicy | None:
@@ -343,9 +343,9 @@ class Containers:
     async def page(self, tenant_id: str, page: PageQuery, *, name: str | None = None) -> Page[ContainerRecord]:
         return await self._store.page(tenant_id, page, name=name)
 
-    async def touch(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
+    async def touch(self, tenant_id: str, container_id: str) -> ContainerRecord:
         """Get it and note that it is in use. An expired one stays expired: only using it again revives it."""
-        record = await self.get(tenant_id, container_id, param=param)
+        record = await self.get(tenant_id, container_id)
         return record if self._store.is_expired(record) else await self._store.touch(record)
 
     async def use(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:

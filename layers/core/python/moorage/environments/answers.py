@@ -50,9 +50,9 @@ async def environment_of(runtime: Runtime, record: ContainerRecord | None) -> No
     }
 
 
-def state_of(settings: Settings, clock: Clock, record: ContainerRecord, *, is_in_use: bool = False) -> EnvironmentState:
-    """What a session's events say of its environment. ``is_in_use``: a turn runs commands in it, or may."""
-    status = status_of(record, now=clock(), strict_expiry=settings.strict_expiry, is_in_use=is_in_use)
+def state_of(settings: Settings, clock: Clock, record: ContainerRecord) -> EnvironmentState:
+    """What a session's events say of its environment."""
+    status = status_of(record, now=clock(), strict_expiry=settings.strict_expiry)
     return {"id": record.id, "type": "openai_hosted", "status": status, "error": _error(record)}
 
 
@@ -62,7 +62,7 @@ def _error(record: ContainerRecord) -> EnvironmentErrorAnswer | None:
     return {"code": "setup_failed", "message": record.setup_error, "type": "invalid_request_error"}
 
 
-def status_of(record: ContainerRecord, *, now: float, strict_expiry: bool, is_in_use: bool = False) -> EnvironmentStatus:
+def status_of(record: ContainerRecord, *, now: float, strict_expiry: bool) -> EnvironmentStatus:
     """One that has lost its sandbox is ``suspended``: the next command brings it back with its files. It is ``expired`` only where the
     operator lets no expired container come back."""
     if record.setup_error:
@@ -70,7 +70,7 @@ def status_of(record: ContainerRecord, *, now: float, strict_expiry: bool, is_in
     state = None if record.sandbox is None else record.sandbox.state
     match state:
         case "running":
-            return "connected" if is_in_use else "ready"
+            return "ready"
         case "starting":
             return "pending"
         case "stopping":
@@ -82,7 +82,7 @@ def status_of(record: ContainerRecord, *, now: float, strict_expiry: bool, is_in
 
 
 async def info_of(runtime: Runtime, record: ContainerRecord) -> EnvironmentInfo:
-    """The environment as its own routes show it. ``connected`` is for a session to say."""
+    """The environment as its own routes show it."""
     state = state_of(runtime.settings, runtime.clock, record)
     return {
         "id": record.id,

@@ -110,7 +110,6 @@ class DynamoTable(Table):
         up_to: str | None = None,
         descending: bool = False,
         limit: int | None = None,
-        consistent: bool = True,
         index: str | None = None,
     ) -> list[Record]:
         """Pages are followed until ``limit`` records are there."""
@@ -131,7 +130,7 @@ class DynamoTable(Table):
             "ScanIndexForward": not descending,
         }
         if index is None:
-            request["ConsistentRead"] = consistent
+            request["ConsistentRead"] = True
         else:
             request["IndexName"] = index
         records: list[Record] = []

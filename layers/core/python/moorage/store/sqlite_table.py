@@ -52,7 +52,6 @@ class SqliteTable(Table):
         up_to: str | None = None,
         descending: bool = False,
         limit: int | None = None,
-        consistent: bool = True,
         index: str | None = None,
     ) -> list[Record]:
         assert index in (None, INDEX)

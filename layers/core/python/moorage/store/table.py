@@ -72,7 +72,6 @@ class Table(Protocol):
         up_to: str | None = None,
         descending: bool = False,
         limit: int | None = None,
-        consistent: bool = True,
         index: str | None = None,
     ) -> list[Record]:
         """Records of one partition in key order: all, those whose sort key has a ``prefix``, is greater than ``after``, or is

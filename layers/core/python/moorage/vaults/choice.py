@@ -13,13 +13,11 @@ from moorage.stores import Stores
 from moorage.vaults.store import CredentialRecord
 
 
-async def credentials_in(
-    stores: Stores, tenant_id: str, vault_ids: Sequence[str], *, param: str = "vault_ids"
-) -> list[CredentialRecord]:
+async def credentials_in(stores: Stores, tenant_id: str, vault_ids: Sequence[str]) -> list[CredentialRecord]:
     """All credentials of these vaults. Raises :class:`~moorage.errors.ApiError` 404 for a vault that is none of the tenant's."""
     if len(vault_ids) > limits.VAULT_IDS_MAX:
-        raise invalid_length(param, "array", len(vault_ids), 0, limits.VAULT_IDS_MAX)
-    places = {vault_id: f"{param}[{index}]" for index, vault_id in reversed(list(enumerate(vault_ids)))}
+        raise invalid_length("vault_ids", "array", len(vault_ids), 0, limits.VAULT_IDS_MAX)
+    places = {vault_id: f"vault_ids[{index}]" for index, vault_id in reversed(list(enumerate(vault_ids)))}
     found = await asyncio.gather(
         *(stores.vaults.credentials(tenant_id, vault_id, param=places[vault_id]) for vault_id in dict.fromkeys(vault_ids))
     )
