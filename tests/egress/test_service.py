@@ -21,10 +21,11 @@ from moorage.egress.store import EgressLogEntry, EgressStore
 from moorage.errors import ApiError
 from moorage.settings import Settings
 from moorage.store import keys
-from moorage.telemetry import close_log, open_log
+from moorage.telemetry import open_log
 from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 
 from tests.egress.fakes import FakeEcs, FakeKeys, SteppingTable
+from tests.opened_logs import close_log
 
 if TYPE_CHECKING:
     from mypy_boto3_ecs import ECSClient

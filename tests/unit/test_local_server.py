@@ -5,7 +5,9 @@ import socket
 
 from moorage.local.address import Address
 from moorage.local.server import reap
-from moorage.telemetry import close_log, open_log
+from moorage.telemetry import open_log
+
+from tests.opened_logs import close_log
 
 
 async def test_the_embedded_stack_sends_events_at_once() -> None:

@@ -18,9 +18,10 @@ from moorage.loop.recover import continue_loop, fail_response, recover
 from moorage.model.http import Upstream
 from moorage.state import Next
 from moorage.store.step_functions import StepFunctions
-from moorage.telemetry import close_log, open_log, tell, tell_error
+from moorage.telemetry import open_log, tell, tell_error
 from moorage.tracing import Trace
 
+from tests.opened_logs import close_log
 from tests.unit.loop.lab import TENANT, Lab, first_state, say, shell
 
 ID, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

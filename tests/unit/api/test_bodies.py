@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.telemetry import close_log, open_log
+from moorage.telemetry import open_log
 
+from tests.opened_logs import close_log
 from tests.unit.api.served import Served
 from tests.unit.loop.lab import Lab
 

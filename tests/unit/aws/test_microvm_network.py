@@ -10,9 +10,10 @@ import pytest
 from moorage.errors import SandboxError, SandboxStarting
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
-from moorage.telemetry import close_log, open_log
+from moorage.telemetry import open_log
 
 from functions.sandbox.microvm import run_payload
+from tests.opened_logs import close_log
 from tests.unit.aws.microvm_service import OPEN_INTERNET, FakeMicrovms, Refused
 
 IMAGE = "arn:aws:lambda:us-east-1:000000000000:microvm-image:moorage"

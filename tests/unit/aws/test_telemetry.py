@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from moorage.egress.store import EgressLogEntry
 from moorage.errors import MoorageError
-from moorage.telemetry import Metric, close_log, open_log, tell, tell_error
+from moorage.telemetry import Metric, open_log, tell, tell_error
 
 from functions.egress_proxy.journal import DecisionLog
+from tests.opened_logs import close_log
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from moorage.cli.main import main
 from moorage.local.logs import aside
-from moorage.telemetry import about, close_log, log_to_file, tell
+from moorage.telemetry import about, log_to_file, tell
 
+from tests.opened_logs import close_log
 from tests.unit.cli.test_commands import local_state
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from moorage.loop.expire import expire
 from moorage.settings import Settings
-from moorage.telemetry import close_log, open_log
+from moorage.telemetry import open_log
+
+from tests.opened_logs import close_log
 
 if TYPE_CHECKING:
     from moorage.runtime import Runtime

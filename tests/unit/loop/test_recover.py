@@ -12,8 +12,9 @@ from moorage.loop.recover import continue_loop, declare_lost, fail_response, rec
 from moorage.state import LoopState, Next
 from moorage.store import object_keys
 from moorage.store.responses import StoredResponse
-from moorage.telemetry import close_log, open_log
+from moorage.telemetry import open_log
 
+from tests.opened_logs import close_log
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import TENANT, Lab, first_state, say, shell
 

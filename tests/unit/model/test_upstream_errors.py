@@ -14,8 +14,9 @@ from moorage.errors import UpstreamError
 from moorage.model import http
 from moorage.model.base import Delta, StreamStarted
 from moorage.net.transport import UpstreamTransport
-from moorage.telemetry import about, close_log, open_log
+from moorage.telemetry import about, open_log
 
+from tests.opened_logs import close_log
 from tests.unit.model.encodings import CHAT, OVER_HTTP, Kind, Pieces, Said, answer, folded, hello, provider, replies
 from tests.upstream import MockUpstream, broken, garbage, hung, refused, said
 

@@ -6,8 +6,9 @@ import json
 import httpx
 from fastapi import APIRouter
 from moorage.api.app import create_app
-from moorage.telemetry import close_log, open_log
+from moorage.telemetry import open_log
 
+from tests.opened_logs import close_log
 from tests.unit.resources.service import Service
 
 router = APIRouter()

@@ -14,8 +14,9 @@ from moorage.store.budgets import Budgets, Scope
 from moorage.store.live_sandboxes import SandboxBounds
 from moorage.store.sandbox_usage import SandboxPrice, SandboxRest, SandboxUsage
 from moorage.store.table import Record
-from moorage.telemetry import close_log, open_log
+from moorage.telemetry import open_log
 
+from tests.opened_logs import close_log
 from tests.unit.resources.support import Clock, Store
 from tests.unit.resources.test_tenant_bounds import IDLE, Deployment
 from tests.unit.store.memory import MemoryBlobs, MemoryTable

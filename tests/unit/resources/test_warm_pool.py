@@ -18,8 +18,9 @@ from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, Sandbox
 from moorage.sandbox.reach_only import ReachOnlyProvisioner
 from moorage.sandbox.warm_pool import WarmPool
 from moorage.store import keys
-from moorage.telemetry import close_log, open_log
+from moorage.telemetry import open_log
 
+from tests.opened_logs import close_log
 from tests.unit.resources.support import Clock, Store
 
 

@@ -13,7 +13,9 @@ from moorage import limits
 from moorage.cli.audit_trail import operator_of
 from moorage.store.audit import Actor, Audit, AuditFile, AuditKind, acting, append, audit_files
 from moorage.store.audit_log_group import AuditLogGroup
-from moorage.telemetry import close_log, open_log
+from moorage.telemetry import open_log
+
+from tests.opened_logs import close_log
 
 LINES = 200
 

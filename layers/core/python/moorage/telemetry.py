@@ -163,12 +163,3 @@ def _attach(handler: logging.Handler, level: str, service: str) -> logging.Handl
 
 def _json(line: Any) -> str:
     return orjson.dumps(line, default=str).decode()
-
-
-def close_log(handler: logging.Handler) -> None:
-    """Take :func:`open_log` or :func:`log_to_file` back."""
-    logger = logging.getLogger(_ROOT)
-    logger.removeHandler(handler)
-    handler.close()
-    logger.setLevel(logging.NOTSET)
-    logger.propagate = True
