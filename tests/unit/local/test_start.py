@@ -24,7 +24,7 @@ print(gc.isenabled())
 
 
 LOADED = """
-import moorage.local.step_worker, moorage.local.stack, sys
+import moorage.local.server, moorage.local.step_worker, moorage.local.stack, sys
 from moorage.runtime import build_runtime
 from moorage.settings import Settings
 

@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import ctypes
 import fcntl
+import gc
 import logging
 import os
 import shutil
@@ -28,6 +29,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final
+
+if __name__ == "__main__":
+    gc.disable()  # As in moorage/local/stack.py, until it serves.
 
 import uvicorn
 from starlette.applications import Starlette
@@ -157,6 +161,8 @@ def serve(options: argparse.Namespace) -> None:
                 ws="none",
                 timeout_graceful_shutdown=_CALLERS_SECONDS_MAX,
             )
+            gc.freeze()
+            gc.enable()
             asyncio.run(SignalledServer(config).serve(sockets=[listener]))
 
 

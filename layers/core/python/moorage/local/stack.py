@@ -12,10 +12,10 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, NoReturn, TextIO, cast
+from typing import IO, Any, NoReturn, TextIO, cast
 
 if __name__ == "__main__":
     gc.disable()  # What is imported stays: to look for garbage in it is a seventh of the start. It ends with relieve_collector().
@@ -42,7 +42,6 @@ from moorage.local.logs import API, STEPS, RotatingFile
 from moorage.local.metrics import listening
 from moorage.local.processes import inherited_environment, stop_process
 from moorage.local.resource_paths import models_file
-from moorage.local.server import serve
 from moorage.local.service_manager import ServiceManager
 from moorage.local.state_folder import end_leftovers, held, kept_secrets
 from moorage.local.step_worker import workers_from
@@ -136,7 +135,7 @@ def start(
         children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file), str(egress_socket(state_dir))))
         stack.callback(stop_child, children[-1], PROXY_STOP_SECONDS_MAX)
     launcher = begin_launcher(stack, children, environment, state_dir)
-    build_validators()  # The launcher takes as long to start, and workers get what is built.
+    serve = loaded_server()  # The launcher takes as long to start.
     environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", programs_of_sandboxes(stack, children, environment, launcher))
     environment.setdefault("MOORAGE_SANDBOX_BROWSER", "true" if has_browser(environment) else "false")
     if "MOORAGE_EGRESS_PROXY" in settings_environment:
@@ -164,6 +163,14 @@ def start(
         )
         return 1
     return code
+
+
+def loaded_server() -> Callable[..., Coroutine[Any, Any, int]]:
+    """What serves the API: a third of all modules, and the validators. Workers get what is loaded here."""
+    from moorage.local.server import serve
+
+    build_validators()
+    return serve
 
 
 def begin_launcher(
