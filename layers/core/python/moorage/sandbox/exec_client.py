@@ -457,13 +457,18 @@ class ExecClient(AsyncClosing):
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
     """Lines of JSON, not decoded yet."""
-    rest = b""
+    begun: list[bytes] = []
+    """Of a line whose end has not come: it is put together once."""
     async for piece in response.aiter_bytes():
-        *lines, rest = (rest + piece).split(b"\n")
+        if b"\n" not in piece:
+            begun.append(piece)
+            continue
+        *lines, rest = b"".join((*begun, piece)).split(b"\n")
+        begun = [rest]
         for line in lines:
             yield line
-    if rest:
-        yield rest
+    if last := b"".join(begun):
+        yield last
 
 
 class _OverInternet(httpx.AsyncBaseTransport):
