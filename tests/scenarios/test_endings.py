@@ -109,25 +109,41 @@ def _of_error(error: openai.APIError, text: str = "") -> End:
     return End("failed", text, message=str(body["message"]))
 
 
-def foreground(stack: Stack, model: str, deed: str) -> End:
+@dataclass(frozen=True)
+class Play:
+    """What the model's server does, and the hosted tool that it is offered."""
+
+    deed: str
+    shell: Any
+
+    @classmethod
+    def of(cls, deed: str, client: openai.OpenAI) -> "Play":
+        """Whoever does not run a command is offered that of one container: each of its own would be a sandbox that nobody uses."""
+        if "hosted" in deed:
+            return cls(deed, SHELL)
+        place = {"type": "container_reference", "container_id": client.containers.create(name="offered").id}
+        return cls(deed, SHELL | {"environment": place})
+
+
+def foreground(stack: Stack, model: str, play: Play) -> End:
     try:
-        return _of_response(stack.client().responses.create(**_asked(model, deed)).model_dump())
+        return _of_response(stack.client().responses.create(**_asked(model, play)).model_dump())
     except openai.APIError as error:
         return _of_error(error)
 
 
-def stream(stack: Stack, model: str, deed: str) -> End:
+def stream(stack: Stack, model: str, play: Play) -> End:
     try:
-        with stack.client().responses.create(**_asked(model, deed), stream=True) as seen:
+        with stack.client().responses.create(**_asked(model, play), stream=True) as seen:
             events: list[Any] = list(seen)
     except openai.APIError as error:
         return _of_error(error)
     return _of_response(events[-1].response.model_dump())
 
 
-def background(stack: Stack, model: str, deed: str) -> End:
+def background(stack: Stack, model: str, play: Play) -> End:
     client = stack.client()
-    response = client.responses.create(**_asked(model, deed), background=True)
+    response = client.responses.create(**_asked(model, play), background=True)
     deadline = time.monotonic() + 60
     while (response := client.responses.retrieve(response.id)).status in ("queued", "in_progress"):
         assert time.monotonic() < deadline, response
@@ -135,9 +151,9 @@ def background(stack: Stack, model: str, deed: str) -> End:
     return _of_response(response.model_dump())
 
 
-def chat(stack: Stack, model: str, deed: str) -> End:
+def chat(stack: Stack, model: str, play: Play) -> End:
     try:
-        answer = stack.client().chat.completions.create(**_asked_in_chat(model, deed), tools=CHAT_TOOLS)
+        answer = stack.client().chat.completions.create(**_asked_in_chat(model, play), tools=[play.shell, CHAT_PAY])
     except openai.APIError as error:
         return _of_error(error)
     (choice,) = answer.choices
@@ -145,13 +161,13 @@ def chat(stack: Stack, model: str, deed: str) -> End:
     return End(_CHAT[choice.finish_reason], choice.message.content or "", tuple(call.function.arguments for call in calls))
 
 
-def chat_stream(stack: Stack, model: str, deed: str) -> End:
+def chat_stream(stack: Stack, model: str, play: Play) -> End:
     """Without a hosted tool where none is called, so that words are shown as they come."""
-    tools = CHAT_TOOLS if "hosted" in deed else [CHAT_PAY]
+    tools = [play.shell, CHAT_PAY] if "hosted" in play.deed else [CHAT_PAY]
     text, finish = "", ""
     calls: dict[int, str] = {}
     try:
-        with stack.client().chat.completions.create(**_asked_in_chat(model, deed), tools=tools, stream=True) as pieces:
+        with stack.client().chat.completions.create(**_asked_in_chat(model, play), tools=tools, stream=True) as pieces:
             for choice in (choice for piece in pieces for choice in piece.choices):
                 text, finish = text + (choice.delta.content or ""), choice.finish_reason or finish
                 for call in choice.delta.tool_calls or ():
@@ -161,29 +177,27 @@ def chat_stream(stack: Stack, model: str, deed: str) -> End:
     return End(_CHAT[finish], text, tuple(calls.values()))
 
 
-def websocket(stack: Stack, model: str, deed: str) -> End:
+def websocket(stack: Stack, model: str, play: Play) -> End:
     headers = {"authorization": f"Bearer {stack.key}"}
     with connect(stack.url.replace("http", "ws", 1) + "/responses", additional_headers=headers) as connection:
-        connection.send(dumps({"type": "response.create"} | _asked(model, deed)))
+        connection.send(dumps({"type": "response.create"} | _asked(model, play)))
         while (event := loads(connection.recv(60)))["type"] not in _LAST:
             pass
     return End("failed", message=event["error"]["message"]) if event["type"] == "error" else _of_response(event["response"])
 
 
-TOOLS: Any = [SHELL, PAY]
-CHAT_TOOLS: Any = [SHELL, CHAT_PAY]
 ASKED: Any = [{"role": "user", "content": "go"}]
 _CHAT = {"stop": "completed", "tool_calls": "completed", "length": "incomplete", "content_filter": "incomplete"}
 _LAST = ("response.completed", "response.failed", "response.incomplete", "error")
 
 
-def _asked(model: str, deed: str) -> dict[str, Any]:
-    text = {"text": {"format": {"type": "json_schema"} | FORMAT}} if deed in WANTS_JSON else {}
-    return {"model": model, "input": "go", "tools": TOOLS} | text
+def _asked(model: str, play: Play) -> dict[str, Any]:
+    text = {"text": {"format": {"type": "json_schema"} | FORMAT}} if play.deed in WANTS_JSON else {}
+    return {"model": model, "input": "go", "tools": [play.shell, PAY]} | text
 
 
-def _asked_in_chat(model: str, deed: str) -> dict[str, Any]:
-    form = {"response_format": {"type": "json_schema", "json_schema": FORMAT}} if deed in WANTS_JSON else {}
+def _asked_in_chat(model: str, play: Play) -> dict[str, Any]:
+    form = {"response_format": {"type": "json_schema", "json_schema": FORMAT}} if play.deed in WANTS_JSON else {}
     return {"model": model, "messages": ASKED} | form
 
 
@@ -246,12 +260,15 @@ def test_the_table_has_every_deed() -> None:
 def test_an_answer_ends_as_the_table_says(served: Stack, upstream: MockUpstream, deed: str) -> None:
     """Whatever protocol the model's server speaks."""
 
+    client = served.client()
+    offered = Play.of(deed, client)
+
     def play(cell: tuple[Words, str]) -> str:
         its, door = cell
         model = _model(its, door)
         replies = [DEEDS[deed](its)] * TIMES.get(deed, 1)
         upstream.plays(*replies, its.said(OFFERED if deed in WANTS_JSON else WHOLE), model=model)
-        end = DOORS[door](served, model, deed)
+        end = DOORS[door](served, model, offered)
         asked = [dumps(request.body) for request in upstream.requests if request.model == model]
         return "call run" if end.text == WHOLE and "ran 42" in asked[-1] else _named(deed, end, len(asked))
 
@@ -260,7 +277,6 @@ def test_an_answer_ends_as_the_table_says(served: Stack, upstream: MockUpstream,
     with ThreadPoolExecutor(len(cells)) as pool:
         found = dict(zip(((its.provider, door) for its, door in cells), pool.map(play, cells), strict=True))
     upstream.forget()
-    client = served.client()
     for container in client.containers.list():  # A tenant has a bounded number of sandboxes.
         client.containers.delete(container.id)
     assert found == {(its.provider, door): _expected(its, deed, door) for its, door in cells}
