@@ -125,7 +125,7 @@ class NumberedKey:
     digits: int
 
     def __call__(self, number: int) -> str:
-        return f"{self.prefix}{number:0{self.digits}d}"
+        return self.prefix + str(number).zfill(self.digits)
 
     def read(self, key: str) -> int:
         """The number back from a key."""
