@@ -46,13 +46,17 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20])
 
 
+def half_written(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4] + bytes(4))
+
+
 def made_a_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
 
 
-@pytest.mark.parametrize("change", [shared, linked, cut, made_a_folder])
-def test_a_file_that_others_may_have_made_is_no_answer(tmp_path: Path, change: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("change", [shared, linked, cut, half_written, made_a_folder])
+def test_a_file_that_is_not_whole_or_that_others_may_have_made_is_no_answer(tmp_path: Path, change: Callable[[Path], None]) -> None:
     cache = StartCache(tmp_path)
     cache.keep("programs", KEY, b"python 3.11")
     change(tmp_path / "programs")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from moorage.errors import SandboxError, SandboxStarting
 from moorage.local.programs import PROGRAMS, named, programs_of
+from moorage.local.start_cache import StartCache
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import Handle, SandboxSpec
@@ -50,16 +51,16 @@ async def test_the_launcher_reports_what_starts_in_a_sandbox_and_leaves_none(
 
 async def test_a_launcher_knows_what_an_earlier_one_has_found_out(tmp_path: Path) -> None:
     """The second is told apart by an answer that no program gives; the third finds another key, and asks."""
-    kept, answers = tmp_path / "cache" / "programs", []
-    for change in (lambda content: content.replace(b"python 3", b"python 9"), lambda content: b"-" + content[1:], None):
+    cache, answers = StartCache(tmp_path / "cache"), []
+    for made_up in ("python 9.0", "node 9.0", ""):
         with launcher_process(tmp_path, "--cache", str(tmp_path / "cache")) as (_, path):
             async with LauncherProvisioner(str(path)) as provisioner:
                 answers.append(await provisioner.programs())
-        if change is not None:
-            kept.write_bytes(change(kept.read_bytes()))
-    first, second, third = answers
-    assert "python 3" in first
-    assert (second, third) == (first.replace("python 3", "python 9"), first)
+        if made_up:
+            key = (tmp_path / "cache" / "programs").read_text().partition(" ")[0]
+            cache.keep("programs", key if made_up.startswith("python") else f"-{key}", made_up.encode())
+    assert "python 3" in answers[0]
+    assert answers == [answers[0], "python 9.0", answers[0]]
 
 
 def test_the_image_has_the_fonts_that_plots_are_told_of() -> None:

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_KEY_BYTES: Final = 64
-"""Of the first line, in hexadecimal digits."""
 _OF_PACKAGES: Final = (
     "/etc/ld.so.cache",
     "/lib/apk/db/installed",
@@ -49,7 +47,8 @@ class StartCache:
                 content = file.read()
         except OSError:
             return None
-        return content[_KEY_BYTES + 1 :] if content[:_KEY_BYTES] == key.encode() else None
+        head, _, answer = content.partition(b"\n")
+        return answer if head == _head(key, answer) else None
 
     def keep(self, name: str, key: str, content: bytes) -> None:
         """Replace what was kept. Where nothing can be written, the next start finds it out again."""
@@ -60,10 +59,15 @@ class StartCache:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
                 with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-                    file.write(key.encode() + b"\n" + content)
+                    file.write(_head(key, content) + b"\n" + content)
                 new.replace(self.folder / name)
             finally:
                 new.unlink(missing_ok=True)
+
+
+def _head(key: str, content: bytes) -> bytes:
+    """The first line: a power cut may leave a file with half of its content."""
+    return f"{key} {hashlib.sha256(content).hexdigest()}".encode()
 
 
 def _opened_itself(path: str, flags: int) -> int:
