@@ -149,7 +149,8 @@ def test_the_demonstration_runs_and_makes_its_toolbox_in_the_users_cache(
     assert demonstrated.returncode == 0, demonstrated.stdout + demonstrated.stderr
     assert "moorage: Installing the packages that sandboxes offer into " in demonstrated.stderr
     assert sorted(path.name for path in installed.home.iterdir()) == [".cache", "chart.png", "report.xlsx"]
-    assert [path.suffix for path in sorted((installed.home / ".cache" / "moorage").iterdir())] == ["", ".lock"]
+    kept = sorted((installed.home / ".cache" / "moorage").iterdir())
+    assert [(path.name.partition("-")[0], path.suffix) for path in kept] == [("start", ""), ("toolbox", ""), ("toolbox", ".lock")]
 
 
 def test_the_doctor_names_what_it_finds_without_a_stack(installed: Installed) -> None:
@@ -174,4 +175,4 @@ def test_the_stack_serves_with_egress_state_and_toolbox(installed: Installed, de
     assert "a sandbox started, ran a command and answered" in checked.stdout
     assert "https://example.com/o/n/blob/v1/docs/models.md says how a real one is named." in checked.stdout
     assert '"egress_ready"' in (installed.home / ".moorage" / "egress.log").read_text()
-    assert {path.name.partition("-")[0] for path in (installed.home / ".cache" / "moorage").iterdir()} == {"egress", "toolbox"}
+    assert {path.name.partition("-")[0] for path in (installed.home / ".cache" / "moorage").iterdir()} == {"egress", "start", "toolbox"}

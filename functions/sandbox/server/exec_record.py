@@ -5,7 +5,6 @@ from typing import Any, Callable, Dict, Optional
 
 from awake_timer import AwakeTimer
 from health import HealthCounters
-from streams import Stdin
 from transcript import Transcript
 
 FLUSH_SECONDS = 0.02
@@ -37,7 +36,6 @@ class ExecRecord:
         self._is_settled = False
         self._on_finished: Callable[[], None] = lambda: None
         self._kill: Callable[[], None] = lambda: None
-        self.stdin: Optional[Stdin] = None
 
     @property
     def is_finished(self) -> bool:
@@ -84,8 +82,6 @@ class ExecRecord:
         for timer in (self._flush_timer, self._timeout_timer):
             if timer is not None:
                 timer.cancel()
-        if self.stdin is not None:
-            self.stdin.close()
         news = self._vitals.news_since(self._mark)
         if news:
             self.transcript.feed("stderr", news.encode())

@@ -70,7 +70,6 @@ class Execs:
             raise RequestError(400, "invalid_request", "A command cannot contain a null byte.")
         record, is_new = self._record(exec_id, command, body)
         if is_new:
-            has_stdin = field(body, "stdin", bool, False)
             ShellRun(
                 self._loop,
                 self.processes,
@@ -79,7 +78,6 @@ class Execs:
                 command=command,
                 cwd=self.surroundings.directory(str(cwd)),
                 env=self.surroundings.variables(env),
-                has_stdin=has_stdin,
             )
         return record
 

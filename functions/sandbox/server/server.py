@@ -17,7 +17,6 @@ from desk.desk import Desk
 from desk.neighbour import ContainerSide
 from desk.ways import Ways
 from disk_quota import DiskQuota
-from exec_record import ExecRecord
 from execs import Execs
 from messages import READ_BYTES, HttpRequest, HttpResponse, parse_head
 from process_limit import ProcessLimit
@@ -182,8 +181,6 @@ class ExecServer:
         elif action == ("POST", "kill"):
             await request.body()
             await response.json(200, {"killed": self._execs.get(exec_id).kill("killed")})
-        elif action == ("POST", "stdin"):
-            await self._stdin(request, response, self._execs.get(exec_id))
         else:
             raise RequestError(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
 
@@ -220,17 +217,6 @@ class ExecServer:
             await response.json(200, {"killed": terminals.close(terminal_id)})
         else:
             raise RequestError(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
-
-    async def _stdin(self, request: HttpRequest, response: HttpResponse, record: ExecRecord) -> None:
-        if record.stdin is None:
-            raise RequestError(409, "no_stdin", "The exec was started without stdin.")
-        try:
-            await record.stdin.write(await request.body())
-        except BrokenPipeError:
-            raise RequestError(409, "stdin_closed", "The command no longer reads its stdin.") from None
-        if request.query.get("close") == "true":
-            record.stdin.close()
-        await response.json(200, {})
 
     async def _list_files(self, request: HttpRequest, response: HttpResponse) -> None:
         has_processes = self._execs.processes.has_children()  # Before: one that ends meanwhile may have written behind the listing.

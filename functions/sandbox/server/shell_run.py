@@ -7,7 +7,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 from exec_record import ExecRecord
 from process_groups import kill_session
 from processes import Processes
-from streams import PipeReader, Stdin, memory_file
+from streams import PipeReader, memory_file
 
 ARGUMENT_BYTES_MAX = 120_000
 """Linux takes 128 KiB in one argument; a longer command goes to the shell as a file in memory."""
@@ -28,7 +28,6 @@ class ShellRun:
         command: str,
         cwd: str,
         env: Dict[str, str],
-        has_stdin: bool,
     ) -> None:
         self._loop = loop
         self._processes = processes
@@ -38,7 +37,6 @@ class ShellRun:
             PipeReader(self._loop, lambda data: record.output("stdout", data), self._maybe_finish),
             PipeReader(self._loop, lambda data: record.output("stderr", data), self._maybe_finish),
         ]
-        record.stdin = Stdin(self._loop) if has_stdin else None
         record.begin(self._kill, on_finished)
         self._pid: Optional[int] = None
         try:
@@ -49,11 +47,9 @@ class ShellRun:
         finally:
             for pipe in self._pipes:
                 pipe.close_writing_end()
-            if record.stdin is not None:
-                os.close(record.stdin.reading_fd)
 
     def _spawn(self, command: str, cwd: str, env: Dict[str, str]) -> int:
-        stdin = self._exec.stdin.reading_fd if self._exec.stdin else os.open(os.devnull, os.O_RDONLY)
+        stdin = os.open(os.devnull, os.O_RDONLY)
         arguments, script = shell_arguments([self._processes.shell], command)
         try:
             return self._processes.spawn(
@@ -67,8 +63,7 @@ class ShellRun:
                 pass_fds=() if script is None else (script,),
             )
         finally:
-            if self._exec.stdin is None:
-                os.close(stdin)
+            os.close(stdin)
             if script is not None:
                 os.close(script)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Callable, Optional
+from typing import Callable
 
 READ_BYTES = 64 * 1024
 DRAIN_BYTES_MAX = 1024 * 1024
@@ -63,33 +63,6 @@ class PipeReader(StreamReader):
 
     def close_writing_end(self) -> None:
         os.close(self.writing_fd)
-
-
-class Stdin:
-    """The writing end of a command's stdin, for those that asked for one."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.reading_fd, writing_fd = os.pipe()
-        os.set_blocking(writing_fd, False)
-        self._fd: Optional[int] = writing_fd
-        self._lock = asyncio.Lock()
-
-    async def write(self, data: bytes) -> None:
-        """Write all of it, at the pace of the command. Raises BrokenPipeError when nobody reads."""
-        async with self._lock:
-            while data:
-                if self._fd is None:
-                    raise BrokenPipeError
-                try:
-                    data = data[os.write(self._fd, data) :]
-                except BlockingIOError:
-                    await asyncio.sleep(0.005)
-
-    def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
 
 
 def memory_file(content: bytes) -> int:

@@ -167,18 +167,6 @@ async def test_an_upload_is_begun_anew_by_its_sender(world: World) -> None:
     assert len(world.seen) == 1
 
 
-@pytest.mark.parametrize(("status", "requests"), [(429, 2), (502, 1)])
-async def test_input_is_typed_again_only_if_it_never_arrived(world: World, status: int, requests: int) -> None:
-    async with await world.client() as client:
-        world.answers = [httpx.Response(status)]
-        if status == 429:
-            await client.write_stdin("exec", b"y\n")
-        else:
-            with pytest.raises(SandboxUnreachable):
-                await client.write_stdin("exec", b"y\n")
-    assert len(world.seen) == requests
-
-
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerException"])
 @pytest.mark.parametrize("operation", ["RunMicrovm", "GetMicrovm", "CreateMicrovmAuthToken", "TerminateMicrovm"])
 async def test_a_service_that_asks_for_patience_breaks_nothing(world: World, operation: str, code: str) -> None:

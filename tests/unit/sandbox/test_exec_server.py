@@ -57,22 +57,6 @@ async def test_a_command_has_no_stdin_and_no_terminal(client: ExecClient) -> Non
     assert await run(client, "cat; test -t 0 || test -t 1 || echo none") == Result("none\n", "", "exit", 0)
 
 
-async def test_a_command_reads_what_is_fed_to_it(client: ExecClient) -> None:
-    exec_id = new_id()
-    events = client.exec(exec_id, "wc -c", timeout_ms=5_000, max_output_length=100, has_stdin=True)
-    assert await anext(events) == ExecStarted(0)
-    await client.write_stdin(exec_id, b"x" * 200_000)
-    await client.write_stdin(exec_id, b"y", close=True)
-    assert text_of(await collect(events), "stdout") == "200001\n"
-
-
-async def test_a_command_without_stdin_takes_none(client: ExecClient) -> None:
-    exec_id = new_id()
-    await collect(client.exec(exec_id, "true", timeout_ms=5_000, max_output_length=100))
-    with pytest.raises(SandboxError, match="without stdin"):
-        await client.write_stdin(exec_id, b"x")
-
-
 async def test_a_long_command_goes_to_the_shell_as_well(client: ExecClient) -> None:
     result = await run(client, "true " + "x" * 200_000 + "\necho $?; echo done")
     assert result == Result("0\ndone\n", "", "exit", 0)

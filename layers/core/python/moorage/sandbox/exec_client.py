@@ -29,7 +29,7 @@ from moorage.limits import (
     SANDBOX_LAST_SECONDS,
 )
 from moorage.net.transport import UpstreamTransport
-from moorage.sandbox.microvm_endpoint import MAY_WAKE, REPEATABLE, MicrovmAuth
+from moorage.sandbox.microvm_endpoint import MAY_WAKE, MicrovmAuth
 from moorage.sandbox.over_http import AsyncClosing
 from moorage.sandbox.provisioner import Handle
 
@@ -234,7 +234,6 @@ class ExecClient(AsyncClosing):
         max_output_length: int,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        has_stdin: bool = False,
         after: int = -1,
     ) -> AsyncGenerator[ExecEvent, None]:
         """Start the command, or attach to it if it was started under this id, and yield its events after number ``after``.
@@ -247,7 +246,6 @@ class ExecClient(AsyncClosing):
             "max_output_length": max_output_length,
             "env": dict(env or {}),
             "cwd": cwd,
-            "stdin": has_stdin,
         }
         async for line in self._lines("PUT", f"/v1/execs/{quote(exec_id, safe='')}", after, body):
             yield _exec_event(line)
@@ -280,17 +278,6 @@ class ExecClient(AsyncClosing):
             return False
         _refuse_errors(response)
         return bool(response.json()["killed"])
-
-    async def write_stdin(self, exec_id: str, data: bytes, *, close: bool = False) -> None:
-        """Feed an exec that was started with ``has_stdin``."""
-        response = await self._request(
-            "POST",
-            f"/v1/execs/{quote(exec_id, safe='')}/stdin",
-            params={"close": str(close).lower()},
-            content=data,
-            extensions={REPEATABLE: False},
-        )
-        _refuse_errors(response)
 
     async def look(self, look_id: str, session: SessionCommand | int, *, wait_ms: int, chars: str = "") -> SessionOutput:
         """Start a session, or type into one (an id), and wait until it ends, at most so long. Done once under its id: asked again, it

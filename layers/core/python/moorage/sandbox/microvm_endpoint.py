@@ -15,8 +15,6 @@ from moorage.errors import SandboxError, SandboxGone, SandboxStarting, SandboxUn
 from moorage.sandbox.provisioner import SandboxStatus
 
 EXEC_PORT: Final = 8080
-REPEATABLE: Final = "is_repeatable"
-"""The extension of a request that must not be sent twice has False here."""
 MAY_WAKE: Final = "may_wake"
 """The extension of a request that only looks has False here."""
 
@@ -27,8 +25,6 @@ _PAUSE_SECONDS_MAX: Final = 4.0
 """Repeats are below httpx's 20 redirects, which it counts them among."""
 _BREAK_SECONDS: Final = 1.0
 _STATUSES: Final = frozenset({403, 429, 500, 502, 503, 504})
-_UNDELIVERED: Final = frozenset({403, 429})
-"""The request has not reached the VM."""
 
 
 class MicrovmOwner(Protocol):
@@ -74,8 +70,7 @@ class MicrovmAuth(httpx.Auth):
             if needs_token:
                 has_renewed, self._renewed_at = True, float("-inf")
             pause = max(pause, _retry_after(response))
-            can_repeat = is_kept and (request.extensions.get(REPEATABLE, True) or response.status_code in _UNDELIVERED)
-            if not can_repeat or self._clock() + pause > deadline:
+            if not is_kept or self._clock() + pause > deadline:
                 raise SandboxUnreachable
             if not needs_token:
                 await self._sleep(pause)
