@@ -1,4 +1,5 @@
-"""``make up`` on a clone that is set up, until its API is healthy: seconds, and processor time of all that took part."""
+"""``make up`` on a clone that is set up, until its API is healthy: seconds, and processor time of all that took part. Then the first
+container of that stack."""
 
 import os
 import signal
@@ -14,13 +15,13 @@ from moorage.local.exports import read_exports
 
 from tests.bench.report import Table
 from tests.processes import descendants
-from tests.stack import clean_environment
+from tests.stack import SHELL, clean_environment, say, script, shell
 
 STARTS: int = 5
 _SECONDS_MAX = 120
 _LOOK_SECONDS = 0.005
-Start = tuple[float, float]
-"""Seconds by the clock, and of processors."""
+Start = tuple[float, float, float]
+"""Seconds by the clock, and of processors; and those of the first container."""
 
 
 def starts(trees: Sequence[Path]) -> list[Table]:
@@ -34,7 +35,11 @@ def starts(trees: Sequence[Path]) -> list[Table]:
         f"With a new state folder, and the programs of sandboxes told to the model. The first start of a day asks a sandbox for them, "
         f"and does not count. Median of {STARTS}."
     )
-    names = ("`make up` until healthy", "processor time of all its processes until then")
+    names = (
+        "`make up` until healthy",
+        "processor time of all its processes until then",
+        "right then, `container_auto` to the first byte of output",
+    )
     return [
         Table(
             "A start",
@@ -57,12 +62,26 @@ def _start(tree: Path, folder: Path) -> Start:
             assert process.poll() is None, f"{tree} did not start"
             assert time.monotonic() - began < _SECONDS_MAX, f"{tree} did not start in time"
             time.sleep(_LOOK_SECONDS)
-        url = read_exports(exports)["OPENAI_BASE_URL"].removesuffix("v1")
-        assert httpx.get(f"{url}healthz").status_code == 200
-        return time.monotonic() - began, sum(_processor_seconds(pid) for pid in (process.pid, *descendants(process.pid)))
+        values = read_exports(exports)
+        url = values["OPENAI_BASE_URL"]
+        assert httpx.get(f"{url.removesuffix('v1')}healthz").status_code == 200
+        seconds = time.monotonic() - began
+        used = sum(_processor_seconds(pid) for pid in (process.pid, *descendants(process.pid)))
+        return seconds, used, _until_output(url, values["OPENAI_API_KEY"])
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(_SECONDS_MAX)
+
+
+def _until_output(url: str, key: str) -> float:
+    """Without an SDK, whose own first request takes longer."""
+    body = {"model": "demo", "input": script(shell("echo hello"), say("end")), "tools": [SHELL], "stream": True}
+    began = time.monotonic()
+    with httpx.stream("POST", f"{url}/responses", json=body, headers={"authorization": f"Bearer {key}"}, timeout=60) as answer:
+        for line in answer.iter_lines():
+            if line == "event: response.shell_call_output_content.delta":
+                return time.monotonic() - began
+    raise AssertionError("the command printed nothing")
 
 
 def _processor_seconds(pid: int) -> float:
