@@ -138,7 +138,7 @@ def test_make_test_is_linters_types_and_tests() -> None:
     command = ["make", "--no-print-directory", "--dry-run", "test"]
     own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of the make that runs the tests
     steps = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=True).stdout.splitlines()
-    before = ("pip install", "--collect")  # what a clone lacks, or has of an older day
+    before = ("pip install", "uv venv", "--collect")  # what a clone lacks, or has of an older day
     wanted = [step for step in steps if ".venv/bin/" in step and not any(word in step for word in before)]
     asked = [step.partition(".venv/bin/")[2].partition(" -n ")[0] for step in wanted]
     assert asked[-5:-1] == [

@@ -13,6 +13,9 @@ UNPACKED_HERE_BYTES_MAX: Final = 8 * KIB
 """JSON up to here is packed, and unpacked, on the event loop, in a millisecond; what zlib has packed is 1,000 times as long at most.
 Longer JSON is packed and unpacked on a thread."""
 
+RESPONSES_READ_AT_ONCE: Final = 32
+"""Of those that hold items of one request. The pool of connections to the table has 64."""
+
 RECORDS_UNPACKED_AT_ONCE: Final = 8
 """Of those that are read together. One may hold 32 MiB of JSON."""
 

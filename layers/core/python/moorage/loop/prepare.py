@@ -8,7 +8,6 @@ working folder may have one. They are given in this order: if two disagree, the 
 ones are left out.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from moorage.loop import context, programs
 from moorage.loop.chain import chain_items
 from moorage.loop.notes import check_readable, reader, visible
 from moorage.model.catalog import ModelEntry
-from moorage.parallel import Breath
+from moorage.parallel import Breath, side_by_side
 from moorage.runtime import Runtime
 from moorage.store.responses import Chain, Snapshot
 from moorage.stores import Stores
@@ -208,7 +207,7 @@ def _hidden(item: Item) -> str | None:
 
 async def _stored_items(stores: Stores, tenant_id: str, item_ids: set[str]) -> dict[str, Item]:
     """Those of the items that stand in a stored response, by id; each response is read once."""
-    response_ids = {ids.response_of(item_id) for item_id in item_ids} - {None}
+    response_ids = {response_id for item_id in item_ids if (response_id := ids.response_of(item_id)) is not None}
     found: dict[str, Item] = {}
 
     async def read(response_id: str) -> None:
@@ -217,7 +216,7 @@ async def _stored_items(stores: Stores, tenant_id: str, item_ids: set[str]) -> d
             output = snapshot.final_object["output"] if snapshot.is_final else []
             found.update({item["id"]: item for item in [*snapshot.stored.input_items, *output] if item.get("id") in item_ids})
 
-    await asyncio.gather(*(read(response_id) for response_id in response_ids if response_id is not None))
+    await side_by_side(read, response_ids, at_once=limits.RESPONSES_READ_AT_ONCE)
     return found
 
 
