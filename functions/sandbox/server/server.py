@@ -17,6 +17,7 @@ from desk.desk import Desk
 from desk.neighbour import ContainerSide
 from desk.ways import Ways
 from disk_quota import DiskQuota
+from exec_record import ExecRecord
 from execs import Execs
 from messages import READ_BYTES, HttpRequest, HttpResponse, parse_head
 from process_limit import ProcessLimit
@@ -29,6 +30,7 @@ from workspace import Workspace
 
 PROTOCOL = 1
 CONNECTIONS_MAX = 1_000
+FILES_LISTED_MAX = 100_000
 REQUEST_SECONDS_MAX = 75.0
 """A connection that sends no request for this long is closed."""
 
@@ -173,16 +175,26 @@ class ExecServer:
             body = await request.json()
             after = request.after
             execs = self._execs
+            listed = request.number("files", 0, FILES_LISTED_MAX)
             record = execs.start_command(exec_id, body) if kind == "execs" else execs.start_code(kind, exec_id, body)
-            await response.stream("application/x-ndjson", record.transcript.lines_after(after))
+            await response.stream("application/x-ndjson", self._events(record, after, listed))
         elif action == ("GET",):
+            listed = request.number("files", 0, FILES_LISTED_MAX)
             record = self._execs.get(exec_id)
-            await response.stream("application/x-ndjson", record.transcript.lines_after(request.after))
+            await response.stream("application/x-ndjson", self._events(record, request.after, listed))
         elif action == ("POST", "kill"):
             await request.body()
             await response.json(200, {"killed": self._execs.get(exec_id).kill("killed")})
         else:
             raise RequestError(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
+
+    async def _events(self, record: ExecRecord, after: int, listed: int) -> AsyncIterator[bytes]:
+        """The events of an exec to its end, and then up to so many files of the workspace: who stores them need not ask again."""
+        async for lines in record.transcript.lines_after(after):
+            yield lines
+        if listed:
+            async for lines in self._listing(self._workspace.root, listed):
+                yield lines
 
     async def _look(self, request: HttpRequest, response: HttpResponse, look_id: str, rest: List[str]) -> None:
         action = (request.method, *rest)
@@ -219,9 +231,12 @@ class ExecServer:
             raise RequestError(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
 
     async def _list_files(self, request: HttpRequest, response: HttpResponse) -> None:
+        listing = self._listing(request.query.get("root", ""), int(request.query.get("limit", str(FILES_LISTED_MAX))))
+        await response.stream("application/x-ndjson", listing)
+
+    def _listing(self, root: str, limit: int) -> AsyncIterator[bytes]:
         has_processes = self._execs.processes.has_children()  # Before: one that ends meanwhile may have written behind the listing.
-        entries = self._workspace.entries(request.query.get("root", ""))
-        limit = int(request.query.get("limit", "100000"))
+        entries = self._workspace.entries(root)
 
         async def lines() -> AsyncIterator[bytes]:
             count, is_complete, batch = 0, True, []
@@ -241,7 +256,7 @@ class ExecServer:
             batch.append(json.dumps(end).encode() + b"\n")
             yield b"".join(batch)
 
-        await response.stream("application/x-ndjson", lines())
+        return lines()
 
     async def _read_files(self, request: HttpRequest, response: HttpResponse) -> None:
         paths = field(await request.json(), "paths", list)

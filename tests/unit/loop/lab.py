@@ -38,7 +38,7 @@ from moorage.model.prices import Price
 from moorage.model.remote_servers import RemoteServers
 from moorage.net.transport import UpstreamTransport
 from moorage.runtime import Computers, Identity, ModelAccess, Runtime
-from moorage.sandbox.exec_client import ExecEnded, ExecOutput, ExecStarted, PythonEnded, SessionCommand, SessionOutput
+from moorage.sandbox.exec_client import ExecEnded, ExecOutput, ExecStarted, FileListing, PythonEnded, SessionCommand, SessionOutput
 from moorage.settings import Settings
 from moorage.state import LoopState, Next
 from moorage.store.audit import Audit
@@ -167,7 +167,7 @@ class FakeSandboxes:
 class NoArtifacts:
     syncs = 0
 
-    async def sync(self, live: Any, *, after_ms: int = 0) -> Any:
+    async def sync(self, live: Any, *, after_ms: int = 0, listing: FileListing | None = None) -> Any:
         self.syncs += 1
         return SimpleNamespace(notes=(), changed=(), at_ms=after_ms + self.syncs)
 
@@ -273,6 +273,8 @@ class _Live:
                 await self.before_end()
             if event.n > after:
                 yield event
+        if options.get("files_max"):
+            yield FileListing((), is_complete=True)
 
     async def look(self, look_id: str, session: SessionCommand | int, *, wait_ms: int, chars: str = "") -> SessionOutput:
         """Each command is a session that goes on, and each look is known by its id."""

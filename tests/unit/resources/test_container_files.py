@@ -200,6 +200,37 @@ async def test_a_file_that_vanishes_or_grows_before_it_is_read_with_others_is_no
     assert artifacts.notes == ()
 
 
+async def test_a_listing_that_came_with_a_command_is_enough_where_nothing_has_changed(world: World) -> None:
+    record = await world.new()
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    world.sandbox(live).write("a.txt", b"a")
+    first = await world.containers.artifacts.sync(live)
+    same = await live.client.list_files()
+
+    async def is_asked(*_: object) -> None:
+        raise AssertionError("nothing has changed")
+
+    before(live.client, "list_files", is_asked)
+    again = await world.containers.artifacts.sync(live, listing=same)
+    assert again == replace(first, changed=())
+
+
+@pytest.mark.parametrize("shown", ["less", "another", "not all"])
+async def test_a_listing_that_differs_from_the_rows_is_made_anew(world: World, shown: str) -> None:
+    """Rows may be newer than it: what it does not show may have been brought since."""
+    record = await world.new()
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    sandbox = world.sandbox(live)
+    sandbox.write("a.txt", b"a")
+    older = await live.client.list_files()
+    sandbox.write("a.txt" if shown == "another" else "b.txt", b"new")
+    if shown == "not all":
+        older = replace(older, is_complete=False)
+    stored = await world.containers.artifacts.sync(live)
+    synced = await world.containers.artifacts.sync(live, listing=older)
+    assert synced == replace(stored, changed=())
+
+
 async def test_a_file_that_finds_a_full_disk_is_stored_when_there_is_room(world: World) -> None:
     record = await world.new()
     live = await world.containers.sandboxes.ensure("ten", record.id)

@@ -2,16 +2,18 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from moorage.errors import SandboxError, SandboxFileMissing
-from moorage.sandbox.exec_client import ExecClient, SandboxFile
+from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecEvent, FileListing, SandboxFile
 
 from tests.unit.sandbox.conftest import until_up
 from tests.unit.sandbox.support import (
     ServerProcess,
     collect_bytes,
     exec_server,
+    new_id,
     pieces,
     run,
 )
@@ -51,6 +53,23 @@ class TestFiles:
         async with asyncio.timeout(20):
             while await has_processes():
                 await asyncio.sleep(0.01)
+
+    async def test_the_files_behind_a_command_come_with_its_end(self, client: ExecClient, server: ServerProcess) -> None:
+        async def with_files(exec_id: str, command: str, **options: Any) -> list[ExecEvent]:
+            events = client.exec(exec_id, command, timeout_ms=20_000, max_output_length=100, **options)
+            return [event async for event in events if isinstance(event, ExecEnded | FileListing)]
+
+        exec_id = new_id()
+        ended, listed = await with_files(exec_id, "mkdir f; echo 1 > f/a; ln -s a f/b", files_max=100)
+        assert isinstance(ended, ExecEnded)
+        assert listed == await client.list_files(str(server.workspace))
+        assert await with_files(exec_id, "mkdir f; echo 1 > f/a; ln -s a f/b", files_max=100, after=ended.n) == [listed]
+        assert await with_files(exec_id, "mkdir f; echo 1 > f/a; ln -s a f/b") == [ended]
+        _, cut = await with_files(new_id(), "sleep 1000 > /dev/null 2>&1 &", files_max=1)
+        assert isinstance(cut, FileListing)
+        assert (len(cut.files), cut.is_complete, cut.has_processes) == (1, False, True)
+        with pytest.raises(SandboxError, match="'files' is out of range"):
+            await with_files(new_id(), "true", files_max=100_001)
 
     async def test_many_small_files_are_read_by_one_request(self, client: ExecClient, server: ServerProcess) -> None:
         await run(

@@ -21,10 +21,10 @@ from moorage.containers.transfers import (
     store_content,
     stored_content,
 )
-from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of, without
+from moorage.containers.workspace import Diff, absolute, diff, note_of_no_room, stamp_of, without
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone, StorageFull
 from moorage.files.store import Clock
-from moorage.sandbox.exec_client import SandboxFile
+from moorage.sandbox.exec_client import FileListing, SandboxFile
 from moorage.store.blobs import Blobs
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import TABLE_ERRORS
@@ -63,15 +63,17 @@ class Artifacts:
         self._blobs = blobs
         self._clock = clock
 
-    async def sync(self, live: LiveContainer, *, after_ms: int = 0) -> SyncedFiles:
+    async def sync(self, live: LiveContainer, *, after_ms: int = 0, listing: FileListing | None = None) -> SyncedFiles:
         """Store what changed under ``/mnt/data``; to be called after each command. Twice at once stores the same twice, harmlessly.
-        A file that its user puts there meanwhile stays. What is stored is later than ``after_ms``.
+        A file that its user puts there meanwhile stays. What is stored is later than ``after_ms``. A ``listing`` from behind the
+        command tells that nothing has changed; where it tells more, another one is asked for.
 
         Raises :class:`SandboxGone` if the sandbox dies meanwhile, and :class:`StorageFull`; what was stored by then stays.
         """
         changed: dict[str, ContainerFileRecord] = {}
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
-            look = await self._look(live, after_ms)
+            look = await self._look(live, after_ms, listing)
+            listing = None
             changed |= {file.path: file for file in look.files.changed}
             if not look.is_outdated:
                 break
@@ -80,12 +82,15 @@ class Artifacts:
         notes = await self._new_notes(live.record, look.files.notes)
         return replace(look.files, changed=tuple(changed.values()), notes=notes)
 
-    async def _look(self, live: LiveContainer, after_ms: int) -> _Look:
+    async def _look(self, live: LiveContainer, after_ms: int, listing: FileListing | None) -> _Look:
         """Compare the files with their rows once, and store the differences."""
         record = live.record
         rows = await self._store.files(record)
-        listing = await live.client.list_files()
-        change = diff(listing, rows, record.incarnation)
+        change = None if listing is None or not listing.is_complete else diff(listing, rows, record.incarnation)
+        if listing is None or change != Diff():
+            # Rows that are newer than the listing have files that it does not show: such a difference is none of the command's.
+            listing = await live.client.list_files()
+            change = diff(listing, rows, record.incarnation)
         before = {row.path: row for row in rows}
         saved, notes = await self._store_changed(live, change.changed, rows)
         now, at_ms = self._clock(), max(time_after(rows, int(self._clock() * 1000)), after_ms + 1)

@@ -170,6 +170,9 @@ DISK_GROWTH_SECONDS: Final = 60
 SANDBOX_FILES_MAX: Final = 100_000
 """Files that one listing of a workspace returns; with more, the listing says that it is not complete."""
 
+COMMAND_FILES_LISTED_MAX: Final = 200
+"""Files that come with the end of a command: those of most workspaces, in a millisecond. With more they are asked for anew."""
+
 CONTAINER_PROCESSES_MAX: Final = 512
 CONTAINER_OPEN_FILES_MAX: Final = 4_096
 WORKSPACE_BYTES_MAX: Final = 20 * 1024 * MIB

@@ -9,6 +9,7 @@ from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, SandboxError, SandboxGone, StorageFull
 from moorage.runtime import Runtime
+from moorage.sandbox.exec_client import FileListing
 from moorage.store.responses import StoredResponse
 from moorage.store.table import TABLE_ERRORS, Record
 from moorage.telemetry import tell_error
@@ -57,16 +58,16 @@ class CallCleanup:
     files_after_ms: int
     """When the response began, by the times of the files."""
 
-    async def leave(self) -> CallLeftovers:
+    async def leave(self, listing: FileListing | None) -> CallLeftovers:
         """The model's notes about the container, once its files are stored, and the files."""
-        stored = await self._stored()
+        stored = await self._stored(listing)
         return replace(stored, notes=self.live.notes + stored.notes + await self._refusals() + self._end_of_life())
 
-    async def _stored(self) -> CallLeftovers:
+    async def _stored(self, listing: FileListing | None) -> CallLeftovers:
         """Store the workspace, and what there is to say of that. A store that refuses fails this run, and the next one tries again; but
         commands that have ended need not wait for it for ever."""
         try:
-            synced = await self.runtime.computers.containers.artifacts.sync(self.live, after_ms=self.files_after_ms)
+            synced = await self.runtime.computers.containers.artifacts.sync(self.live, after_ms=self.files_after_ms, listing=listing)
         except SandboxGone:
             return CallLeftovers()
         except (StorageFull, *TABLE_ERRORS) as error:

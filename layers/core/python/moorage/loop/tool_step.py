@@ -30,6 +30,7 @@ from moorage.loop.lanes import seen_as
 from moorage.loop.prompt_stage import outside
 from moorage.loop.sinks import LogSink
 from moorage.runtime import Runtime
+from moorage.sandbox.exec_client import FileListing
 from moorage.state import PendingCall
 from moorage.store import keys
 from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, OutputPlaces, PendingEvent, taken_over
@@ -281,10 +282,10 @@ class _Attempt:
             counts=self.counts,
         )
 
-    async def _leave(self, leaving: CallCleanup) -> CallLeftovers:
+    async def _leave(self, leaving: CallCleanup, listing: FileListing | None = None) -> CallLeftovers:
         if self.bringing is not None:  # What came in from now on would be stored as the command's own.
             self.bringing.cancel()
-        left = await leaving.leave()
+        left = await leaving.leave(listing)
         self.files_at_ms = left.files_at_ms
         return left
 

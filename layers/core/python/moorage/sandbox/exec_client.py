@@ -9,7 +9,7 @@ import ssl
 import struct
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -85,10 +85,6 @@ class PythonEnded:
     """True when this run began a new session: nothing of earlier runs is left in it."""
 
 
-ExecEvent = ExecStarted | ExecOutput | Heartbeat | ExecEnded
-PythonEvent = ExecStarted | ExecOutput | Heartbeat | PythonEnded
-
-
 @dataclass(frozen=True, slots=True)
 class SessionCommand:
     """A command that goes on between looks at it."""
@@ -144,6 +140,10 @@ class FileListing:
     """False when there are more files than the bound."""
     has_processes: bool = True
     """Whether a process of commands or sessions lived when it was begun. True where the server does not say."""
+
+
+ExecEvent = ExecStarted | ExecOutput | Heartbeat | ExecEnded | FileListing
+PythonEvent = ExecStarted | ExecOutput | Heartbeat | PythonEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +235,13 @@ class ExecClient(AsyncClosing):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         after: int = -1,
+        files_max: int = 0,
     ) -> AsyncGenerator[ExecEvent, None]:
         """Start the command, or attach to it if it was started under this id, and yield its events after number ``after``.
 
-        ``max_output_length`` is in characters, stdout and stderr together. The command runs once however often this is called.
+        ``max_output_length`` is in characters, stdout and stderr together. The command runs once however often this is called. With
+        ``files_max`` the last thing is a listing of so many files of the workspace as they are behind the command. An older server
+        gives none.
         """
         body = {
             "command": command,
@@ -247,8 +250,15 @@ class ExecClient(AsyncClosing):
             "env": dict(env or {}),
             "cwd": cwd,
         }
-        async for line in self._lines("PUT", f"/v1/execs/{quote(exec_id, safe='')}", after, body):
-            yield _exec_event(line)
+        files: list[SandboxFile] = []
+        async for line in self._lines("PUT", f"/v1/execs/{quote(exec_id, safe='')}", after, body, files_max):
+            match line.get("type"):
+                case None:
+                    files.append(_file(line))
+                case "end":
+                    yield _listing(files, line)
+                case _:
+                    yield _exec_event(line)
 
     async def attach(self, exec_id: str, *, after: int = -1) -> AsyncGenerator[ExecEvent, None]:
         """The events of a known exec; :class:`SandboxGone` if the sandbox does not know it (it was started anew)."""
@@ -313,10 +323,10 @@ class ExecClient(AsyncClosing):
                 if entry.get("type") == "end":
                     end = entry
                 else:
-                    files.append(SandboxFile(entry["path"], entry["size"], entry["mtime_ns"], entry["inode"], entry["kind"]))
+                    files.append(_file(entry))
         if end is None:
             raise SandboxGone("The container broke off in the middle of a file listing.")
-        return FileListing(tuple(files), end["complete"], end.get("processes", True))
+        return _listing(files, end)
 
     async def read_file(self, path: str) -> AsyncGenerator[bytes, None]:
         """The bytes of a regular file; ``path`` absolute or relative to /mnt/data. Memory stays flat."""
@@ -376,10 +386,13 @@ class ExecClient(AsyncClosing):
         left = self.handle.ends_at - SANDBOX_LAST_SECONDS - self._clock()
         return min(timeout_ms, max(1, int(left * 1000)))
 
-    async def _lines(self, method: str, path: str, after: int, body: dict[str, Any] | None) -> AsyncIterator[dict[str, Any]]:
+    async def _lines(
+        self, method: str, path: str, after: int, body: dict[str, Any] | None, files_max: int = 0
+    ) -> AsyncIterator[dict[str, Any]]:
         # A stream that ends by the rules is whole: with ``after`` at the last number there is nothing in it. One that was torn
         # raises a TransportError.
-        async with self._stream(method, path, params={"after": str(after)}, json=body) as response:
+        params = {"after": str(after)} | ({"files": str(files_max)} if files_max else {})
+        async with self._stream(method, path, params=params, json=body) as response:
             async for line in _lines(response):
                 yield json.loads(line)
 
@@ -572,6 +585,14 @@ _NO_TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Trusts nobody, and is not used: loading the usual certificates would take 25 ms for each client."""
 _TIMEOUT: Final = httpx.Timeout(EXEC_SILENCE_SECONDS, connect=EXEC_CONNECT_SECONDS).as_dict()
 _CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=8)
+
+
+def _file(line: dict[str, Any]) -> SandboxFile:
+    return SandboxFile(line["path"], line["size"], line["mtime_ns"], line["inode"], line["kind"])
+
+
+def _listing(files: Iterable[SandboxFile], end: dict[str, Any]) -> FileListing:
+    return FileListing(tuple(files), end["complete"], end.get("processes", True))
 
 
 def _exec_event(line: dict[str, Any]) -> ExecEvent:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from moorage import limits
 from moorage.errors import SandboxGone, SandboxUnreachable
-from moorage.sandbox.exec_client import ExecEnded, ExecEvent, ExecOutput, PythonEnded, PythonEvent
+from moorage.sandbox.exec_client import ExecEnded, ExecEvent, ExecOutput, FileListing, PythonEnded, PythonEvent
 from moorage.tools.calls import NOT_ALLOWED, CallEnd
 from moorage.tools.run import Workplace
 from moorage.wire.types import Item
@@ -57,6 +57,8 @@ class FollowedExec:
     """Number of the last exec event that is in the log."""
     seen: int = -1
     """Number of the last exec event that was received."""
+    files: FileListing | None = None
+    """Those of the workspace behind it, if they came with its end."""
 
     @property
     def output(self) -> dict[str, Any]:
@@ -109,10 +111,14 @@ async def follow(exec_: FollowedExec, begin: Begin, workplace: Workplace) -> Asy
                     case ExecEnded() | PythonEnded():
                         exec_.outcome = outcome_of(event)
                         yield event
+                    case FileListing():
+                        exec_.files = event
                     case _:
                         pass
             return
         except (SandboxGone, SandboxUnreachable):
+            if exec_.outcome is not None:  # Only the files behind its end are missing.
+                return
             if not await workplace.is_alive():
                 break
     raise SandboxLost

@@ -10,7 +10,7 @@ from moorage.containers.store import ContainerFileRecord
 from moorage.egress.fetch import Fetcher
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.sandbox.desk_client import DeskClient
-from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.exec_client import ExecClient, FileListing
 from moorage.settings import Settings
 from moorage.store.item_contents import Contents
 from moorage.tools.calls import KnownCall
@@ -55,6 +55,13 @@ class CallLeftovers:
     """As of when the files of the container are stored, by their times; 0 if they could not be."""
 
 
+class Leave(Protocol):
+    """To be called at the end: stores what changed in the workspace. ``listing`` is of a moment after the last command, if there is one
+    already."""
+
+    async def __call__(self, listing: FileListing | None = None) -> CallLeftovers: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Workplace:
     """The response's container, running."""
@@ -63,8 +70,7 @@ class Workplace:
     sandboxes: LiveSandboxChecks
     is_lost: bool
     """What earlier runs of the call have begun was in another sandbox, or killed its runs again and again: it is not begun anew."""
-    leave: Callable[[], Awaitable["CallLeftovers"]]
-    """To be called at the end: stores what changed in the workspace."""
+    leave: Leave
     contents: Contents
     """Where contents are kept that no log could hold."""
 

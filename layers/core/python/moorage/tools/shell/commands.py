@@ -52,7 +52,8 @@ async def run(run: Run) -> AsyncGenerator[Piece, None]:
         yield said
     run.counts["ended"] = sum(command.outcome is not None for command in commands)
     run.counts["output_chars"] = sum(command.chars for command in commands)
-    left = await run.workplace.leave()
+    # Behind the end of one command another one may still change files.
+    left = await run.workplace.leave(commands[0].files if len(commands) == 1 else None)
     yield CallFinished(_with_files(_finished(known, commands, left.notes), left.files))
 
 
@@ -84,6 +85,7 @@ def _events(run: Run, index: int, after: int) -> AsyncIterator[ExecEvent]:
         timeout_ms=min(timeout_ms, limits.COMMAND_TIMEOUT_MS_MAX),
         max_output_length=min(length, limits.OUTPUT_CHARS_MAX),
         after=after,
+        files_max=limits.COMMAND_FILES_LISTED_MAX if count(run.known.item) == 1 else 0,
     )
 
 
