@@ -4,9 +4,11 @@ Only a batch of events is packed by hand (``store/event_log.py``): it is what is
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, TypeVar
+
+from moorage.dataclass import dataclass
 
 T = TypeVar("T")
 Attributes = dict[str, Any]

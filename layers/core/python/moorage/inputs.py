@@ -12,7 +12,7 @@ import hashlib
 import mimetypes
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from moorage import limits
 from moorage.containers.containers import Incoming
 from moorage.containers.store import WORKSPACE
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import ApiError, SandboxError, bad_request
 from moorage.files.store import Clock, FileStore, file_name, free_name

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from threading import Lock
@@ -17,6 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R")

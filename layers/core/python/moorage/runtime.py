@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from moorage.approvals.link_store import ApprovalLinks
 from moorage.containers.containers import Containers
 from moorage.containers.packages import Mirrors
 from moorage.containers.sandbox_wait import of_responses
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import Fetcher
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.keys import key_service

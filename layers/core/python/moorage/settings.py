@@ -12,11 +12,12 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 from urllib.parse import quote, unquote, urlsplit
 
+from moorage.dataclass import dataclass
 from moorage.hosts import normalise, normalise_origin, normalise_pattern
 from moorage.limits import (
     AUTO_IDLE_SECONDS_MIN,

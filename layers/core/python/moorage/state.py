@@ -1,11 +1,12 @@
 """The state machine's state: ids and one word, never content (256 KiB per state, history kept for 90 days)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
 from moorage.codec import Codec, FieldCodec
+from moorage.dataclass import dataclass
 from moorage.wire.responses import Status, TokenUsage
 
 _ONE_TOOL: Final = "tool"

@@ -1,7 +1,6 @@
 """All that a deployment keeps: each store is made once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
 
 from moorage.agents.session_store import AgentSessions
@@ -10,6 +9,7 @@ from moorage.approvals.store import ApprovalStore
 from moorage.automations.store import Automations
 from moorage.containers.upstream_store import UpstreamContainers
 from moorage.conversations.store import Conversations
+from moorage.dataclass import dataclass
 from moorage.environments.template_store import EnvironmentTemplates
 from moorage.files.store import FileStore
 from moorage.files.upload_store import Uploads

@@ -12,8 +12,10 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from moorage.dataclass import dataclass
 
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _ROOT: Final = re.compile(r"1-([0-9a-f]{8})-([0-9a-f]{24})", re.ASCII)

@@ -7,12 +7,13 @@ last entry tells how many there are before it, and their SHA-256. An archive tha
 import hashlib
 import tarfile
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors.agents import broken_archive
 
 _BLOCK: Final = tarfile.BLOCKSIZE

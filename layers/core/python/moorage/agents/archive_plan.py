@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from moorage.agents.archive_shapes import (
 )
 from moorage.agents.exports import OPENED, response_name
 from moorage.agents.settings import checked
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, bad_request
 from moorage.errors.agents import broken_archive
 from moorage.files.store import StoredFile

@@ -6,7 +6,7 @@ had some. What was sealed for this deployment and tenant is opened, so that an i
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from moorage.agents.store import AgentRecord
 from moorage.agents.turns import snapshot_of, stand, standing_of
 from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerFileRecord
+from moorage.dataclass import dataclass
 from moorage.environments.opening import environment_path
 from moorage.errors.agents import export_busy, export_too_large
 from moorage.loop.notes import Notes

@@ -9,7 +9,7 @@ response has used counts for its turn alone, because nothing was used here.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from moorage.agents.settings import as_request
 from moorage.agents.store import AgentRecord
 from moorage.agents.turns import budget_scope, delete, in_environment
 from moorage.containers.containers import PlacedFile, StreamedContent
+from moorage.dataclass import dataclass
 from moorage.environments.opening import container_path, open_environment
 from moorage.errors import ApiError, passing_over_what_is_gone
 from moorage.errors.agents import broken_archive

@@ -4,7 +4,7 @@ It owns what it begins with. A response that asks no model holds what was said, 
 were when the turn ended. So the old session goes on, or is deleted, as if there were no fork. The turns of the fork are its own alone.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from moorage import ids
 from moorage.agents.session_start import container_as_asked
@@ -13,6 +13,7 @@ from moorage.agents.settings import as_request
 from moorage.agents.turns import Standing, answers_of, budget_scope, standing_of
 from moorage.containers.containers import policy_of
 from moorage.containers.store import ContainerRecord
+from moorage.dataclass import dataclass
 from moorage.errors import ContainerLost, bad_request, past_unknown
 from moorage.loop.chain import chain_items
 from moorage.loop.create import prepare, warm_up

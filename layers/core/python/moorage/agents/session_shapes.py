@@ -1,7 +1,7 @@
 """Sessions of agents: their bodies and answers, in the words of OpenAI's Agents API (``client.beta.agents.sessions``)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import Field
@@ -14,6 +14,7 @@ from moorage.agents.shapes import (
     AgentSettings,
     AgentTools,
 )
+from moorage.dataclass import dataclass
 from moorage.environments.shapes import EnvironmentParam, HostedEnvironment, NoEnvironment
 from moorage.wire.answers import Json, Seconds
 from moorage.wire.create import BudgetLimits, Metadata, Model

@@ -12,11 +12,12 @@ import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from moorage import limits
 from moorage.codec import Codec, FieldCodec
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed
 from moorage.errors.agents import agent_session_not_found, artifact_not_found
 from moorage.files.store import Clock

@@ -10,7 +10,7 @@ import string
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits
@@ -30,6 +30,7 @@ from moorage.agents.team_events import TeamProjector
 from moorage.agents.turn_events import TURN
 from moorage.agents.turns import Standing, snapshot_of, stand, standing_of
 from moorage.containers.store import ContainerRecord
+from moorage.dataclass import dataclass
 from moorage.environments.answers import state_of
 from moorage.environments.shapes import EnvironmentState, EnvironmentStatus
 from moorage.errors import ApiError, invalid_value

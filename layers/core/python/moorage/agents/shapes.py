@@ -4,13 +4,13 @@ What a model is asked with is OpenAI's own here: a format has no name, a server 
 words of ``/v1/responses``, whose types check it.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.wire.answers import Json, Seconds
 from moorage.wire.create import Metadata, Model
 from moorage.wire.query_strings import whole_number

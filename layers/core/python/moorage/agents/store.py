@@ -6,10 +6,11 @@ bucket. One transaction writes a version and counts it, so that two changes at o
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import agent_busy, agent_not_found, bad_request
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id

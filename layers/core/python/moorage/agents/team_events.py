@@ -6,12 +6,13 @@ end of the root's turn. The same logs give the same events in the same order, at
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from moorage import ids
 from moorage.agents.team_items import MESSAGE, AgentNames, content_of, payload_of, spawned, target_of, text_of
 from moorage.agents.turn_events import TURN, TurnProjector
+from moorage.dataclass import dataclass
 from moorage.loop.team_items import FAILED, INTERRUPTED, SILENT
 from moorage.store.event_log import STEP_OF_THE_END
 from moorage.store.responses import ROOT_AGENT

@@ -5,10 +5,10 @@ session's agent. Lists of agents have no type in the Agents API, and are left ou
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import ids
+from moorage.dataclass import dataclass
 from moorage.store.responses import ROOT_AGENT
 from moorage.tools.function_items import parsed
 from moorage.wire.types import Item

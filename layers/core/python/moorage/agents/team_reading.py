@@ -4,7 +4,7 @@ Nothing is stored of subagents: whoever asks for one reads the logs of the turn 
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from moorage import ids, limits
@@ -13,6 +13,7 @@ from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.team_events import Subagent, SubagentTurn, TeamProjector, subagent_object, turn_object_of
 from moorage.agents.turn_events import ITEM_ADDED, ITEM_DONE
 from moorage.agents.turns import snapshot_of, standing_of
+from moorage.dataclass import dataclass
 from moorage.errors.agents import subagent_not_found
 from moorage.loop.budget import used_of
 from moorage.model.catalog import ModelCatalog

@@ -5,7 +5,7 @@ knows at that moment, an event waits: whether a message is the answer is known w
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from moorage.agents import team_items, turn_items
@@ -23,6 +23,7 @@ from moorage.agents.turn_items import (
     simple,
     text_of,
 )
+from moorage.dataclass import dataclass
 from moorage.store.responses import ROOT_AGENT
 from moorage.wire import events
 from moorage.wire.types import Event, Item

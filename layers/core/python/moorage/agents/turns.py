@@ -9,7 +9,7 @@ it does hangs on one conditional write (``session_store.py``), so that it may ru
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -22,6 +22,7 @@ from moorage.agents.session_webhooks import tell_endpoints
 from moorage.agents.settings import as_request
 from moorage.approvals import waiting as approvals
 from moorage.approvals.store import ApprovalDecision
+from moorage.dataclass import dataclass
 from moorage.errors import (
     ApiError,
     ContainerLost,

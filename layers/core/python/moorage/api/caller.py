@@ -1,11 +1,11 @@
 """Every route's input: its caller, and the runtime that serves it."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from moorage.dataclass import dataclass
 from moorage.loop.budget import draws_of
 from moorage.runtime import Runtime
 from moorage.store.api_keys import key_id_of

@@ -11,7 +11,6 @@ import mimetypes
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 
 from moorage.command_hints import as_typed
+from moorage.dataclass import dataclass
 from moorage.errors import not_found
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]

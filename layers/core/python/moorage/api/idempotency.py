@@ -14,7 +14,7 @@ import hashlib
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from moorage import large_bodies, limits
 from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
+from moorage.dataclass import dataclass
 from moorage.errors import (
     ApiError,
     bad_request,

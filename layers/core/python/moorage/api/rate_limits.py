@@ -12,7 +12,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import limits
 from moorage.api.answers import JsonResponse
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, rate_limited, server_error
 from moorage.store.rates import BucketLevels, Rates
 

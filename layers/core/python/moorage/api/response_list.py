@@ -6,7 +6,7 @@ A page costs one query of the index, another of what runs, and one read of the r
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Final
 
 from fastapi import Request
@@ -17,6 +17,7 @@ from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
 from moorage.api.queries import query_of
 from moorage.api.routing import Router
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, upgrade_required
 from moorage.loop import recover
 from moorage.loop.waiting import wait_of

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Annotated, Any, Final, Literal
 
@@ -25,6 +24,7 @@ from moorage.api.view import ResponseView, listed_item
 from moorage.approvals.waiting import decide_by_request, notice
 from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerFileRecord
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, bad_request, server_error
 from moorage.files.store import Clock
 from moorage.loop import finish, paused, recover

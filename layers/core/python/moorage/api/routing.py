@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar, get_type_hints
 
 from fastapi import APIRouter
@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from moorage.api.answers import rendered
+from moorage.dataclass import dataclass
 from moorage.wire.query_strings import QueryReader
 from moorage.wire.schema import JsonSchema
 from moorage.wire.validation import JsonValidator

@@ -6,11 +6,12 @@ response waits for outputs or decisions of its client, the input waits for the r
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from moorage import ids
 from moorage.api.foreground import Foreground
+from moorage.dataclass import dataclass
 from moorage.loop import decide
 from moorage.store.event_log import FINAL_TYPES
 from moorage.store.responses import StoredResponse

@@ -3,9 +3,10 @@
 Both are there as long as the connection lasts.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.wire.types import Item
 
 

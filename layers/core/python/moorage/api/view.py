@@ -5,10 +5,10 @@ that asked for the outputs of its code interpreter and one that did not.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from moorage.command_hints import as_typed
+from moorage.dataclass import dataclass
 from moorage.tools.function_items import without_url
 from moorage.tools.registry import ROOMS
 from moorage.wire.events import ERROR, OUTPUT_ITEM_ADDED, obfuscated

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -28,6 +28,7 @@ from moorage.api.routing import Router
 from moorage.api.running_responses import INTERRUPTED, RunningResponse, SteeringInput, required_input, steer_failed
 from moorage.api.unstored_responses import UnstoredResponse, UnstoredResponses
 from moorage.api.view import ResponseView
+from moorage.dataclass import dataclass
 from moorage.errors import (
     ApiError,
     MoorageError,

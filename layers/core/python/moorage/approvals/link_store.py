@@ -6,12 +6,13 @@ decision because an approval takes one; the same decision again changes nothing.
 
 import base64
 import binascii
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Self
 
 import orjson
 
 from moorage import sealing
+from moorage.dataclass import dataclass
 
 _BOUND_TO: Final = b"moorage approval link"
 

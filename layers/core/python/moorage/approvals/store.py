@@ -10,10 +10,10 @@ died in the middle are not shown.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.errors import approval_not_found
 from moorage.ids import response_of
 from moorage.store import keys, schema

@@ -1,6 +1,5 @@
 """Automations: their bodies and answers, in the words of OpenAI's Agents API (``client.beta.agents.automations``)."""
 
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, NotRequired, Required
 
 from pydantic import Field
@@ -11,6 +10,7 @@ from moorage.agents.session_shapes import Messages, SessionAgent, VaultIds
 from moorage.agents.shapes import (
     AgentAnswer,
 )
+from moorage.dataclass import dataclass
 from moorage.environments.shapes import (
     ContainerSize,
     EnvironmentParam,

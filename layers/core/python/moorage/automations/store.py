@@ -11,13 +11,14 @@ of its attempt. Other processes leave it alone meanwhile, and it is due again if
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed
 from moorage.errors.agents import (
     automation_busy,

@@ -5,7 +5,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 import httpx
@@ -13,6 +12,7 @@ import orjson
 
 from moorage.cli.output import add_json, say_json
 from moorage.cli.target import TargetError, answer_of, find
+from moorage.dataclass import dataclass
 from moorage.terminal import say
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool

@@ -6,7 +6,7 @@ above it, and if there is none, what ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
 
 from moorage.cli.at_end import at_end, threads
+from moorage.dataclass import dataclass
 from moorage.local.exports import read_exports
 from moorage.local.stores import AwsStores, store_place
 from moorage.local.takeover import STORE

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 from moorage import limits
@@ -22,6 +22,7 @@ from moorage.containers.transfers import (
     stored_content,
 )
 from moorage.containers.workspace import Diff, absolute, diff, note_of_no_room, stamp_of, without
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone, StorageFull
 from moorage.files.store import Clock
 from moorage.sandbox.exec_client import FileListing, SandboxFile

@@ -11,11 +11,11 @@ percent-decoded, and each reading is compared with the names in Unicode's compos
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
 from moorage.containers.store import LINK, WORKSPACE, ContainerFileRecord
+from moorage.dataclass import dataclass
 
 _SCHEME: Final = "sandbox:"
 _JOINERS: Final = "_-"

@@ -8,7 +8,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from moorage import limits
@@ -31,6 +31,7 @@ from moorage.containers.store import (
 )
 from moorage.containers.sweep import AtWork, ContainerSweep, nobody
 from moorage.containers.transfers import bounded, new_bytes, one_piece, store_content, stored_content
+from moorage.dataclass import dataclass
 from moorage.egress.policy import EgressPolicy
 from moorage.egress.service import EgressService
 from moorage.errors import (

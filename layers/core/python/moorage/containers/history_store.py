@@ -10,12 +10,12 @@ as a row of either names it.
 import secrets
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import orjson
 
 from moorage import limits
 from moorage.containers.store import CONTAINER_FILE, ContainerFileRecord, ContainerRecord, ContainerStore
+from moorage.dataclass import dataclass
 from moorage.store import keys
 from moorage.store.table import Record, Table
 

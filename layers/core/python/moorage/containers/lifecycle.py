@@ -30,7 +30,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -41,6 +41,7 @@ from moorage.containers.incarnations import Incarnations
 from moorage.containers.setup import Setups
 from moorage.containers.staging import Staging
 from moorage.containers.store import CONTAINER, ContainerRecord, ContainerStore, End, SandboxRecord
+from moorage.dataclass import dataclass
 from moorage.errors import (
     ConditionFailed,
     SandboxCapacity,

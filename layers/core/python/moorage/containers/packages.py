@@ -7,9 +7,10 @@ installs. No other command knows it.
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
+
+from moorage.dataclass import dataclass
 
 Packages = Mapping[str, Sequence[str]]
 """Names by ecosystem: ``python``, ``npm``."""

@@ -4,11 +4,11 @@ take an idle one's room.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 
 from moorage import limits
 from moorage.containers.lifecycle import ContainerSandboxes, LiveContainer
 from moorage.containers.sweep import AtWork, ContainerSweep
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxHostAway, SandboxSettingUp, SandboxStarting
 from moorage.store.responses import Responses
 from moorage.store.table import Record

@@ -1,12 +1,12 @@
 """The screen of a container: its bodies and answers. All of it is an extension of ours."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.wire.answers import Count
 from moorage.wire.query_strings import whole_number
 from moorage.wire.validation import Body, Length, OneOf, wire

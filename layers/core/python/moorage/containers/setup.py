@@ -12,7 +12,7 @@ import hmac
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +24,7 @@ from moorage.containers.claims import Claims, Lease
 from moorage.containers.incarnations import derived
 from moorage.containers.packages import Mirrors
 from moorage.containers.store import ContainerRecord, ContainerStore
+from moorage.dataclass import dataclass
 from moorage.egress.service import credential_sha256
 from moorage.egress.store import EgressStore
 from moorage.errors import SetupFailed

@@ -8,11 +8,12 @@ under their hash: rows with the same content share one object.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal, cast
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed, container_expired, container_file_not_found, container_not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id

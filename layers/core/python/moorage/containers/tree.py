@@ -1,9 +1,9 @@
 """A container's saved files as folders. Only files are stored; a folder is the common part of their paths."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from moorage.containers.store import ContainerFileRecord
+from moorage.dataclass import dataclass
 from moorage.wire.operator_answers import TreeEntry
 
 

@@ -1,13 +1,13 @@
 """The versions of a container's files: one for each moment of a change, as far back as they are kept."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
 from moorage import limits
 from moorage.containers.history_store import ContainerPast
 from moorage.containers.store import ContainerFileRecord, ContainerRecord
+from moorage.dataclass import dataclass
 from moorage.wire.operator_answers import ContainerVersion
 
 _What = Literal["added", "changed", "removed"]

@@ -6,11 +6,11 @@ been renamed, and its bytes need not be moved.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
 from moorage.containers.store import WORKSPACE, ContainerFileRecord
+from moorage.dataclass import dataclass
 from moorage.sandbox.exec_client import FileListing, SandboxFile
 
 _NAMED_MAX: Final = 3

@@ -10,11 +10,11 @@ import asyncio
 import random
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
 from moorage.codec import Codec, FieldCodec
+from moorage.dataclass import dataclass
 from moorage.errors import (
     ConditionFailed,
     conversation_busy,

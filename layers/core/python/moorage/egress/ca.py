@@ -10,7 +10,7 @@ Apple's rule of at most 398 days holds for leaves.
 
 import datetime
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from moorage import sealing
+from moorage.dataclass import dataclass
 from moorage.egress.keys import KeyLost, KeyService
 from moorage.egress.store import EgressStore, SealedAuthority
 

@@ -6,10 +6,10 @@ Encrypted Client Hello (RFC 9849, extension 0xfe0d) hides the true name behind a
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1

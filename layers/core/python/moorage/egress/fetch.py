@@ -10,13 +10,14 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
 import httpx
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress.policy import classify
 from moorage.errors import MoorageError
 from moorage.hosts import is_ip_literal

@@ -9,9 +9,10 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress.keys import KeyService
 from moorage.egress.policy import EgressPolicy
 from moorage.egress.secrets import (

@@ -13,11 +13,12 @@ import uuid
 from asyncio import get_running_loop
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moorage import sealing
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict
 
 if TYPE_CHECKING:

@@ -30,12 +30,13 @@ How names are read and compared stands in ``hosts.py``.
 
 import ipaddress
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, Literal
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import bad_request
 from moorage.hosts import HostListing, covers, has_punycode, is_ip_literal, listed, normalise
 from moorage.wire.network_policy import NetworkPolicy

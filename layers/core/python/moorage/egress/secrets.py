@@ -15,11 +15,12 @@ Values are never part of a ``repr``, a log line, an error or an event.
 
 import secrets as random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Final
 
 from moorage import sealing
+from moorage.dataclass import dataclass
 from moorage.egress.keys import DataKey, KeyService
 from moorage.egress.redaction import forms_of, patterns_of
 from moorage.errors import bad_request

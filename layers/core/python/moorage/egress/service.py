@@ -8,12 +8,13 @@ import hashlib
 import secrets as random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.keys import DataKey, KeyService
 from moorage.egress.policy import EgressOpening, EgressPolicy, EgressReason, sentence

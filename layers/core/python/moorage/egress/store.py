@@ -7,10 +7,11 @@ which repeats the credential's hash: an old credential ends with the next write 
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.egress.policy import EgressOpening
 from moorage.egress.secrets import OperatorSecret, SealedSecret
 from moorage.errors import ConditionFailed

@@ -11,11 +11,12 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import quote
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress.secrets import OpenSecret
 from moorage.hosts import normalise
 from moorage.wire.network_policy import is_plain_path

@@ -6,13 +6,13 @@ An environment is a container. Its files lie under ``/workspace``, which is the 
 import base64
 import posixpath
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from moorage import errors, limits
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError
 from moorage.wire.network_policy import variable_name
 from moorage.wire.queries import ORDER, PageQuery

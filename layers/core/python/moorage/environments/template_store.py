@@ -6,12 +6,12 @@ bucket, which its record names.
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, ConditionFailed, bad_request, not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id

@@ -1,6 +1,5 @@
 """``/v1/files``."""
 
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from fastapi import Request
@@ -12,6 +11,7 @@ from moorage.api.downloads import download
 from moorage.api.multipart import FILE_TOO_LARGE, parts
 from moorage.api.queries import query_of
 from moorage.api.routing import BINARY, Router
+from moorage.dataclass import dataclass
 from moorage.files.store import StoredContent, StoredFile, as_object
 from moorage.wire.answers import Deleted, File, ListOf
 from moorage.wire.forms import FILE_FORM

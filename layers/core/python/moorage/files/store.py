@@ -5,11 +5,11 @@ breaks off can be repeated.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
-from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, file_not_found, file_too_large, storage_busy
 from moorage.ids import new_file_id
 from moorage.store import keys, object_keys, schema

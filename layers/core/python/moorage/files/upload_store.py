@@ -7,11 +7,11 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, ConditionFailed, bad_request, file_too_large, invalid_value, storage_busy, upload_not_found
 from moorage.files import store as file_store
 from moorage.files.store import Clock, FileStore, StoredFile

@@ -1,10 +1,11 @@
 """Sessions that were ended before their time: keys of the console, and tokens. A record says so until the session would expire."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.store import keys
 from moorage.store.api_keys import hash_of
 from moorage.store.table import Table

@@ -8,7 +8,6 @@ are used, and one request a minute waits for another attempt.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ import orjson
 from jwt.exceptions import PyJWTError
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import issuer_unreachable
 

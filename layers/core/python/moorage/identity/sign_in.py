@@ -9,13 +9,14 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Final
 from urllib.parse import quote, urlencode
 
 import orjson
 
 from moorage import limits, sealing
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import FetchError
 from moorage.errors import ApiError, ConditionFailed, issuer_unreachable, sign_in_failed
 from moorage.identity.ended_sessions import CALLBACK

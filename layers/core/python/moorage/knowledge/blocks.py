@@ -1,12 +1,12 @@
 """A process's picture of a part of a store: segments of several files side by side, turned so that words lead to chunks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from moorage.dataclass import dataclass
 from moorage.knowledge.index import Attributes
 from moorage.knowledge.segments import Floats, Integers, Segment
 

@@ -10,13 +10,13 @@ asks for that. So everything works without a bundle. A writer that dies leaves n
 
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeVar
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.parallel import side_by_side
 from moorage.store.blobs import BlobNotFound, Blobs
 

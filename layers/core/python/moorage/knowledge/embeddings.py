@@ -6,12 +6,12 @@ estimate before, settled after. Tokens of embeddings count in no budget of token
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import httpx
 
 from moorage import errors
+from moorage.dataclass import dataclass
 from moorage.ids import new_id
 from moorage.knowledge import static_model
 from moorage.knowledge.static_model import StaticEmbedder

@@ -5,10 +5,11 @@ treated as absent. Everything here may be done twice.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 Attributes = Mapping[str, str | float | bool]
 

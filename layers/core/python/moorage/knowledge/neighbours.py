@@ -16,13 +16,14 @@ index is made, the earlier notes are not true any more, and are taken back. Tidy
 
 import hashlib
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import MoorageError
 from moorage.knowledge.blocks import BlockLayout
 from moorage.knowledge.bundles import BundlePrefixes

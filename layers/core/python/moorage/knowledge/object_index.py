@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -31,6 +31,7 @@ import numpy.typing as npt
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.knowledge import bundles as bundling
 from moorage.knowledge import segments, terms
 from moorage.knowledge.blocks import Block, BlockFile, BlockLayout

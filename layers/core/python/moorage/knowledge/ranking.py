@@ -9,13 +9,14 @@ through one by one, and kept by nobody.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.knowledge.blocks import Block
 from moorage.knowledge.index import Rank, Ranks, SearchOptions, Weights
 from moorage.knowledge.segments import Floats

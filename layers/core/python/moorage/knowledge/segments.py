@@ -6,7 +6,7 @@ lies. The *text* holds the chunks, each packed for itself, so that a hit is read
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from moorage.dataclass import dataclass
 from moorage.knowledge import terms
 from moorage.knowledge.index import IndexedFile
 

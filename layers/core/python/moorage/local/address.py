@@ -9,13 +9,13 @@ import os
 import socket
 import ssl
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import orjson
 
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, SettingsConflict
 from moorage.settings import api_port
 

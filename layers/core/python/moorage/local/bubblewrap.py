@@ -21,11 +21,12 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxError, SandboxGone
 from moorage.local import skills
 from moorage.local.bubblewrap_arguments import DATA, WORKSPACE, BindMount, binds, files, scratch_of, server_config, socket_of

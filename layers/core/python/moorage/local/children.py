@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
 
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxError, SettingsConflict
 from moorage.local import step_worker
 from moorage.local.environments import EGRESS_PYTHON, ToolEnvironment, ensure, environment

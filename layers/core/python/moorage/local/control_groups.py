@@ -9,11 +9,11 @@ import contextlib
 import os
 import secrets
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 _JOIN: Final = {1: "tasks", 2: "cgroup.procs"}
 """What a process joins a group by, writing ``0``. Moving a process with all of its threads stops every fork of the machine and waits

@@ -6,13 +6,13 @@ import io
 import os
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from openai import OpenAI
 from openai.types.responses import Response
 
+from moorage.dataclass import dataclass
 from moorage.errors import DeskUnavailable
 from moorage.local.desks import NO_BROWSER, browser_here
 from moorage.terminal import say

@@ -11,11 +11,12 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import DeskUnavailable, SandboxGone
 from moorage.local.bubblewrap_arguments import (
     EGRESS,

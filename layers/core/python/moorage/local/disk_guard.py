@@ -8,11 +8,12 @@ reserve is gone, is stopped with its files.
 
 import collections
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.sandbox.provisioner import is_pooled
 
 

@@ -15,10 +15,10 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxError
 from moorage.local.system_calls import mount, private_mounts
 

@@ -17,12 +17,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import uv
 
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict
 from moorage.local.processes import dying_with
 from moorage.local.resource_paths import IS_CHECKOUT, LOCKS, ROOT, cache_folder

@@ -10,7 +10,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, SettingsConflict
 from moorage.local.address import LocalOriginGuard
 from moorage.local.logs import API, STEPS, LogLines

@@ -9,10 +9,10 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from moorage.dataclass import dataclass
 from moorage.disk import flush_folder
 
 _PR_SET_PDEATHSIG = 1

@@ -1,10 +1,11 @@
 import os
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxError
 from moorage.local.control_groups import ControlGroups
 from moorage.local.disk_guard import DiskLimits

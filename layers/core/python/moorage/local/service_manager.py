@@ -9,8 +9,9 @@ import contextlib
 import os
 import socket
 from collections.abc import MutableMapping
-from dataclasses import dataclass
 from typing import Final, Self
+
+from moorage.dataclass import dataclass
 
 _SOCKET: Final = "NOTIFY_SOCKET"
 _MICROSECONDS: Final = "WATCHDOG_USEC"

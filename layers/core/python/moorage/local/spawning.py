@@ -8,11 +8,11 @@ import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxError
 from moorage.local.bubblewrap_arguments import (
     COMPILED_SERVER,

@@ -11,9 +11,10 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from moorage.dataclass import dataclass
 
 _OF_PACKAGES: Final = (
     "/etc/ld.so.cache",

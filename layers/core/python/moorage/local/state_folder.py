@@ -7,10 +7,10 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict
 from moorage.ids import KEY_PREFIX
 from moorage.local.processes import end_leftover, identity, is_running, write_private

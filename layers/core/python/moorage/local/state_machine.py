@@ -8,10 +8,11 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
+from moorage.dataclass import dataclass
 from moorage.local.resource_paths import LOOP
 
 State = dict[str, Any]

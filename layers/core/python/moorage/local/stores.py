@@ -5,12 +5,13 @@ machine.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict
 from moorage.local.housekeeping import tidy
 from moorage.local.takeover import STORE, take_over

@@ -8,10 +8,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import MoorageError
 from moorage.local.logs import cut
 from moorage.local.processes import ChildProcess, is_stopped

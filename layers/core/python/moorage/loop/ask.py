@@ -6,9 +6,10 @@ Steps of the state machine run it (``loop/model_step.py``), and the API process 
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from moorage import ids, limits
+from moorage.dataclass import dataclass
 from moorage.errors import UnfitAnswer, UpstreamError
 from moorage.loop import (
     brief,

@@ -6,12 +6,13 @@ function still yields ``shell_call`` items.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
 
 from moorage import ids, limits
+from moorage.dataclass import dataclass
 from moorage.model import base, reasoning
 from moorage.model.base import Delta
 from moorage.model.http import broken

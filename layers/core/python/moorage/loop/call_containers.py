@@ -1,12 +1,13 @@
 """The response's container, for a call that runs in it: waited for at the beginning, tidied up after at the end."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, SandboxError, SandboxGone, StorageFull
 from moorage.runtime import Runtime
 from moorage.sandbox.exec_client import FileListing

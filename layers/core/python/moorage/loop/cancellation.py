@@ -6,11 +6,11 @@ tables and networks come back; after that it hands over to another run, which ma
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import CancelRequested, LostSight
 from moorage.runtime import Process
 from moorage.store.responses import StoredResponse

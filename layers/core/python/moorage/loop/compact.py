@@ -6,10 +6,10 @@ stays stored, but models do not see it any more (``loop/notes.py``).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from moorage import ids, limits
+from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.notes import Notes, Reader, latest_of_user, reader, visible

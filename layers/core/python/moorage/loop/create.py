@@ -8,13 +8,14 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits, tracing
 from moorage.containers.containers import Containers, places
 from moorage.containers.store import ContainerRecord
+from moorage.dataclass import dataclass
 from moorage.errors import (
     ApiError,
     ContainerLost,

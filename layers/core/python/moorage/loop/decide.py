@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.model.base import StreamFinished
 from moorage.state import Next
 from moorage.tools.capabilities import RunsInContainer

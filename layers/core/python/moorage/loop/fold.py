@@ -5,9 +5,10 @@ done, which one is open), for ``GET`` on a response that is still running, and f
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from moorage.dataclass import dataclass
 from moorage.store import keys
 from moorage.store.event_log import FINAL_TYPES, EventBatch
 from moorage.tools.function_items import without

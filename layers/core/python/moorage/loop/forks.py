@@ -5,11 +5,12 @@ which name the objects of the old one's. So the old response goes on, ends or is
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerRecord
+from moorage.dataclass import dataclass
 from moorage.errors import ContainerLost, bad_request, invalid_value, past_unknown
 from moorage.loop import context, team_items, upstream_shell
 from moorage.loop.chain import load_chain

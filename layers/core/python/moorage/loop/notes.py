@@ -5,12 +5,12 @@ were to stay as they are: a client may drop all that came before it, and they wo
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import invalid_encrypted_content
 from moorage.loop.context import answered_at_once, trimmed
 from moorage.loop.team_items import known_to_root

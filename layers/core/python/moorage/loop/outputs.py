@@ -1,8 +1,9 @@
 """The items between a model step and its tool calls: announced outputs, and outputs that are known without a run."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from moorage import ids
+from moorage.dataclass import dataclass
 from moorage.loop.sinks import Sink
 from moorage.state import PendingCall
 from moorage.store.responses import StoredResponse

@@ -7,9 +7,9 @@ the files are those that the last command had left.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from moorage.dataclass import dataclass
 from moorage.errors import bad_request
 from moorage.loop import context, finish
 from moorage.loop.budget import cost_of

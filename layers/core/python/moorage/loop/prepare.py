@@ -10,11 +10,11 @@ ones are left out.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import ids, limits
 from moorage.containers.store import WORKSPACE, ContainerFileRecord
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, bad_request, unsupported_value
 from moorage.loop import context, programs
 from moorage.loop.chain import chain_items

@@ -6,10 +6,10 @@ On AWS the tool step lives in the sandboxes' network, from where none can be sta
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Self
 
 from moorage.containers.containers import Containers
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError
 from moorage.store.responses import StoredResponse
 

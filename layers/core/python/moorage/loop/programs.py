@@ -9,11 +9,12 @@ The client may have to answer: then the response ends with the open program, and
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
+from moorage.dataclass import dataclass
 from moorage.errors import bad_request, invalid_value
 from moorage.loop.context import tools_of
 from moorage.tools.calls import CallEnd, KnownCall, finished_of

@@ -5,11 +5,12 @@ the step's beginning, and all else is the same. Only sealed parts stay so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import step_not_found
 from moorage.loop import brief, context, decide, truncate, upstream_shell
 from moorage.loop.chain import load_chain

@@ -4,10 +4,10 @@ Running twice is harmless: the log has the items of an earlier run, and a room l
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from moorage import ids
+from moorage.dataclass import dataclass
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.loop.sinks import Sink
 from moorage.runtime import Runtime

@@ -6,11 +6,12 @@ the foreground and the last step of any end without a record, is read from the l
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.loop.waiting import WaitReason, wait_of
 from moorage.model.prices import Price, usd
 from moorage.runtime import Runtime

@@ -7,12 +7,12 @@ is longer than the model can read at once is read in parts, each together with t
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError, too_long_to_compact
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.model.base import ModelRequest, TextDelta, UsageReported

@@ -6,11 +6,12 @@ that was started, or has to go on, does so after the outcome of the step was sto
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, get_args
 
 from moorage import ids, limits
 from moorage.approvals import waiting as approvals
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, passing_over_what_is_gone
 from moorage.loop import brief, team_items, tool_step
 from moorage.loop.lanes import seen_as

@@ -5,10 +5,11 @@ and all that an agent has made or got names it. What a client sends belongs to t
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.loop import brief, decide
 from moorage.store.lanes import ACTIVE, Workspace
 from moorage.store.responses import ROOT_AGENT

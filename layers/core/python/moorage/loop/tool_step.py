@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Hashable, Iterable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 import orjson
@@ -21,6 +21,7 @@ from moorage import limits, tracing
 from moorage.approvals.waiting import denial_of
 from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, ConditionFailed, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
 from moorage.loop.call_containers import CallCleanup, bring_files, container_of
 from moorage.loop.cancellation import CancelWatch

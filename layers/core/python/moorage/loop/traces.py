@@ -11,7 +11,6 @@ They are sent as OTLP's JSON by HTTP, beside the response's own end and once: a 
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ import httpx
 import orjson
 
 from moorage import __version__, limits
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError
 from moorage.loop.step_history import StepHistory, unroll
 from moorage.runtime import Runtime

@@ -6,7 +6,6 @@ is repaired (``loop/ask.py``).
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import orjson
 from moorage import ids, limits
 from moorage.containers.citations import citations
 from moorage.containers.store import ContainerFileRecord
+from moorage.dataclass import dataclass
 from moorage.errors import UnfitAnswer, UpstreamError
 from moorage.loop import context, decide, programs, upstream_shell
 from moorage.loop.assemble import Assembler, HeldCall, is_json

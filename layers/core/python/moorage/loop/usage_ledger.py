@@ -7,9 +7,10 @@ on. So little is left to add up at a question.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, bad_request
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime

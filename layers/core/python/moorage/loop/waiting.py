@@ -1,10 +1,10 @@
 """What a response waits for right now, read from its records: the one place that says so, for lists, steps and the command line."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from moorage.command_hints import as_typed
+from moorage.dataclass import dataclass
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import StepAccount
 from moorage.wire.operator_answers import WaitingFor

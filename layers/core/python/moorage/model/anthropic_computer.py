@@ -7,11 +7,12 @@ What has no counterpart among OpenAI's nine actions is switched off (:data:`_OFF
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
 
+from moorage.dataclass import dataclass
 from moorage.model import base
 from moorage.model.base import Delta
 from moorage.model.http import Decoder

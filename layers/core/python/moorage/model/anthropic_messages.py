@@ -7,11 +7,12 @@ before it wrote.
 
 import re
 from collections.abc import AsyncGenerator, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 import orjson
 
+from moorage.dataclass import dataclass
 from moorage.model import anthropic_computer, base, content, reasoning
 from moorage.model.anthropic_computer import HOSTED_COMPUTER
 from moorage.model.base import Delta, ModelRequest

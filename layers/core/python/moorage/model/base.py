@@ -8,10 +8,11 @@ here: hosted and client tools that the upstream does not know natively have been
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, groupby
 from typing import Any, Final, Literal, Protocol
 
+from moorage.dataclass import dataclass
 from moorage.wire.parameters import Parameters
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Event, Item

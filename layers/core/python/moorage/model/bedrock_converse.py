@@ -9,7 +9,7 @@ import re
 import struct
 import zlib
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
@@ -17,6 +17,7 @@ import orjson
 from botocore.eventstream import EventStreamBuffer, ParserError
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError
 from moorage.model import base, content, reasoning
 from moorage.model.anthropic_messages import thinking_fields, tool_id

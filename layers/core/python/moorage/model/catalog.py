@@ -13,7 +13,7 @@ import fnmatch
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from moorage import errors, limits
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict
 from moorage.model import anthropic_messages, models_file, openai_responses
 from moorage.model.anthropic_messages import AnthropicMessages

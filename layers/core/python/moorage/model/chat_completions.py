@@ -8,12 +8,13 @@ What has been said becomes messages in ``chat_messages.py``.
 
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final
 
 import orjson
 
+from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError
 from moorage.model import base, chat_templates, content, tokens
 from moorage.model.base import Delta, ModelRequest

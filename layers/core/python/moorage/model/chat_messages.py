@@ -8,12 +8,13 @@ the two. Then the entries are written as messages, as OpenAI's own API takes the
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from typing import Any, Final, Literal
 
 import orjson
 
+from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError
 from moorage.model import content, reasoning
 from moorage.model.base import ModelRequest

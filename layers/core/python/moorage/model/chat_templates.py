@@ -12,10 +12,12 @@ The facts were read off the templates that llama.cpp collects (``models/template
 
 import fnmatch
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
+
+from moorage.dataclass import dataclass
 
 Calls = Literal["together", "single", "written"]
 """``together``: the calls of one turn in one message; ``single``: each in a message of its own, followed by its output, because the

@@ -1,12 +1,13 @@
 """How a conversation is compacted: by the request, else by models.toml for its model, else by this."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 Strategy = Literal["llm", "truncate"]
 """``llm``: a model writes notes; ``truncate``: what is oldest is left out, and nothing is written."""

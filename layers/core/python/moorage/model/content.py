@@ -2,9 +2,9 @@
 
 import base64
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
+from moorage.dataclass import dataclass
 from moorage.wire.types import Item
 
 _DATA_URL: Final = re.compile(r"data:([\w.+/-]*)((?:;[\w=.+-]+)*?)(;base64)?,", re.ASCII)

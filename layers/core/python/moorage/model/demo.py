@@ -43,12 +43,13 @@ It looks only at the items it is given, so that any process can play any turn. W
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
 
 from moorage import large_bodies, limits
+from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError
 from moorage.model import base, content, demo_computer, demo_sales, tokens
 from moorage.model.base import Delta, ModelRequest

@@ -5,8 +5,9 @@ says its count in its title, which the output of a hosted computer tells (``tool
 """
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
+
+from moorage.dataclass import dataclass
 
 _TITLE: Final = re.compile(r'^Page: \S+ "([^"\n]*)"', re.MULTILINE)
 _FAILED: Final = re.compile(r"^(?:Action \d+ failed: .*|\[(?:timed out|exit code (?!0\])).*)", re.MULTILINE)

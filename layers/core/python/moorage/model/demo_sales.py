@@ -7,10 +7,11 @@ and ``spreadsheets``, it reads them and works as they say.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+
+from moorage.dataclass import dataclass
 
 _QUESTION: Final = re.compile(r"\bdeclin", re.IGNORECASE)
 _CSV: Final = re.compile(r"/mnt/data/[\w./-]+\.csv")

@@ -12,13 +12,14 @@ price = { input = 0.02 }              # US dollars per million tokens
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict, UpstreamError
 from moorage.model.base import Delta
 from moorage.model.http import Upstream, broken

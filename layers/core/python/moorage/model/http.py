@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
 from typing import Any, Final, Protocol, TypeVar
@@ -22,6 +22,7 @@ import httpx
 import orjson
 
 from moorage import __version__, large_bodies, limits, tracing
+from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError, connection_failed
 from moorage.model import base
 from moorage.model.base import Delta, StreamStarted

@@ -11,13 +11,14 @@ region = "us-west-2"                  # of Bedrock
 
 import fnmatch
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Final, Literal, Self
 from urllib.parse import urlsplit
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict
 from moorage.model.references import KINDS, check_reference
 

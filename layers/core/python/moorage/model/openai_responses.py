@@ -6,9 +6,10 @@ it sealed into ``encrypted_content`` goes back as it came.
 
 import re
 from collections.abc import AsyncGenerator, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from moorage.dataclass import dataclass
 from moorage.model import base, reasoning
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event

@@ -7,9 +7,10 @@ goes.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from moorage.dataclass import dataclass
 from moorage.model import base
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Decoder

@@ -6,10 +6,11 @@ prices, and an unknown price is told as unknown, not as zero. Sums are counted i
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Final
 
+from moorage.dataclass import dataclass
 from moorage.wire.responses import TokenUsage
 
 LISTED: Final = "list prices of {month}"

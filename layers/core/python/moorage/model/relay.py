@@ -1,13 +1,14 @@
 """Requests that are passed on to an upstream as they are: for resources that live there, such as containers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import httpx
 import orjson
 
 from moorage import __version__, limits
+from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError, connection_failed
 from moorage.model.http import Upstream
 

@@ -10,12 +10,13 @@ requests may lead besides.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict
 from moorage.hosts import covers, normalise_pattern
 from moorage.model.image_engine import ImageEngine

@@ -10,7 +10,7 @@ arguments = {max_results = 10}       # and what else
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self, get_args
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import orjson
 from pydantic import BaseModel, ConfigDict
 
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict
 from moorage.model.references import KINDS, check_reference
 

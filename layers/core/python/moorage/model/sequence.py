@@ -6,8 +6,9 @@ opened first streams, the others wait, in the order in which they were opened.
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from moorage.dataclass import dataclass
 from moorage.model.base import Delta, ItemDone, ItemRelayed
 
 

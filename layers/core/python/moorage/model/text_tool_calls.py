@@ -17,12 +17,13 @@ an answer that takes more looking than a few times its length is read as text fr
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.model import base, text_function_calls
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Decoder

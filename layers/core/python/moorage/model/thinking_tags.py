@@ -3,8 +3,10 @@
 Servers with a parser for their model send it apart; the others leave it in the text, where nobody wants to read it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
+
+from moorage.dataclass import dataclass
 
 _OPEN: Final = "<think>"
 _CLOSE: Final = "</think>"

@@ -5,11 +5,12 @@ both upstreams demand. Blocks are only ever added at the end of the last turn, s
 was.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 import orjson
 
+from moorage.dataclass import dataclass
 from moorage.model import content, reasoning
 from moorage.wire.types import Item, Tool
 

@@ -1,12 +1,13 @@
 """AWS Signature Version 4 for httpx: IAM credentials in place of an API key."""
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import httpx
 from botocore.exceptions import BotoCoreError
 
+from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError
 
 _SIGNED_BY_SIGNER = ("authorization", "x-amz-date", "x-amz-security-token")

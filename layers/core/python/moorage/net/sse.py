@@ -6,10 +6,11 @@ no part with model upstreams.
 """
 
 import codecs
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError
 
 

@@ -14,13 +14,14 @@ import ssl
 import urllib.request
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, cast
 
 import httptools
 import httpx
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 _HEAD_BYTES_MAX: Final = 64 * limits.KIB
 """What a server may send without getting to a body: a head, or trailers and chunk extensions."""

@@ -5,10 +5,10 @@ behind. Each process reaches one kind: MicroVMs from outside of the sandboxes' n
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Final, Self
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec, SandboxStatus
 
 _TASK: Final = "arn:aws:ecs:"

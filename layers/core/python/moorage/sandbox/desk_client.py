@@ -6,10 +6,11 @@ idempotent, a batch is done once under its id, and so is a person's input under 
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Self
 from urllib.parse import quote
 
+from moorage.dataclass import dataclass
 from moorage.sandbox.exec_client import ExecClient
 
 

@@ -21,13 +21,14 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Final, Self
 
 import httpx
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress import trust
 from moorage.errors import DeskUnavailable, SandboxError, SandboxGone, SandboxStarting, SettingsConflict
 from moorage.sandbox import browser_policies, seccomp

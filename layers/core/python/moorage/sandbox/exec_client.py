@@ -11,13 +11,14 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 import httpx
 
+from moorage.dataclass import dataclass
 from moorage.errors import DeskHeld, DeskNotStarted, DeskUnavailable, SandboxError, SandboxFileMissing, SandboxGone
 from moorage.limits import (
     BATCH_FILE_BYTES_MAX,

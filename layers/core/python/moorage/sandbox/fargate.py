@@ -17,13 +17,13 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxCapacity, SandboxError, SandboxOrdered, SandboxStarting
 from moorage.sandbox.browser_policies import policies_of
 from moorage.sandbox.desk_config import LINK_DIRECTORY, LINK_SOCKET, desk_config

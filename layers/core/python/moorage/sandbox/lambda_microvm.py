@@ -16,12 +16,13 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Self
 
 from botocore.exceptions import ClientError
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SandboxUnreachable
 from moorage.sandbox.exec_client import ExecClient

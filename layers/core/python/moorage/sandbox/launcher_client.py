@@ -5,11 +5,11 @@ a Unix socket.
 """
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
+from moorage.dataclass import dataclass
 from moorage.errors import DeskUnavailable, SandboxCapacity, SandboxError, SandboxGone, SandboxHostAway
 from moorage.limits import EXEC_CONNECT_SECONDS, SANDBOX_START_SECONDS
 from moorage.net.transport import UpstreamTransport

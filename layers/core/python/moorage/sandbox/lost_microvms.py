@@ -6,12 +6,12 @@ eventually consistent, and one look could miss a record that is just being moved
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxError
 from moorage.store import keys, schema
 from moorage.store.table import Table

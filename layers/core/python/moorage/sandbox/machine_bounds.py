@@ -5,9 +5,9 @@ Memory is counted by each sandbox's limit, not by its use. What they hold of the
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxCapacity, SandboxError
 
 

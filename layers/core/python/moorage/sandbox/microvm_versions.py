@@ -7,13 +7,13 @@ so none is deleted under a machine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxError
 from moorage.sandbox.lost_microvms import RunningMicrovm
 from moorage.telemetry import tell_error

@@ -7,11 +7,12 @@ its files are staged again.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final, Protocol
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress import trust
 
 CONFIG_VARIABLE: Final = "MOORAGE_SANDBOX_CONFIG"

@@ -6,12 +6,13 @@ asked for again, and a response says which one it was.
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits
 from moorage.containers.store import ContainerRecord, ContainerStore
 from moorage.containers.transfers import bounded
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, bad_request, invalid_value, too_many_skills
 from moorage.parallel import beside, worked
 from moorage.skills import bundle as bundles

@@ -4,10 +4,11 @@ A container keeps what it was given: a version that is deleted, or another defau
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from moorage.containers.store import ContainerRecord
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed
 from moorage.skills.bundle import SKILLS
 from moorage.store import keys

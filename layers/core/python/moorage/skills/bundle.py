@@ -13,10 +13,10 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.skills import front_matter
 from moorage.skills.front_matter import SkillProblem
 

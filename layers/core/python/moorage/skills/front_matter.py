@@ -5,10 +5,10 @@ file as they are.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 _FENCE: Final = "---"
 _NAME: Final = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")

@@ -6,12 +6,12 @@ guide "Package your plugin"). Only skills have an effect here. A part that would
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.skills import bundle
 from moorage.skills.bundle import BundleFile, SkillBundle, shown
 from moorage.skills.front_matter import SkillProblem

@@ -12,11 +12,12 @@ if the record is still as it was; so no version names a bundle that an eraser ha
 
 import secrets
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, ConditionFailed, bad_request, skill_not_found, skill_version_not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id

@@ -12,10 +12,11 @@ import re
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from moorage.codec import Codec, FieldCodec
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed, SettingsConflict
 from moorage.ids import KEY_PREFIX
 from moorage.store import keys

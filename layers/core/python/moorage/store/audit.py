@@ -12,7 +12,6 @@ from asyncio import to_thread
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.telemetry import tell_error
 
 AUDIT_FILE: Final = "audit.log"

@@ -5,9 +5,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from moorage.dataclass import dataclass
 from moorage.errors import MoorageError
 from moorage.limits import BLOB_PART_BYTES
 

@@ -1,8 +1,8 @@
 """The requests to shared budgets of a response, or of something like a response."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from moorage.dataclass import dataclass
 from moorage.errors import budget_reached, model_not_budgetable
 from moorage.store.budgets import Budgets, OnLimit, Scope
 

@@ -15,10 +15,11 @@ amount held. The next refused response gives back amounts that are held longer t
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed, MoorageError
 from moorage.files.store import Clock
 from moorage.store import keys

@@ -8,13 +8,14 @@ the same ones again, so what was parsed is kept for a while.
 import hashlib
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import monotonic
 from typing import Any, Final
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.limits.units import KIB
 from moorage.store.packing import loaded
 from moorage.wire.events import FINAL

@@ -7,9 +7,9 @@ itself, so that the table tells neither. The note that it was used is written be
 import hashlib
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from moorage import limits, sealing
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed, code_used_up
 from moorage.ids import KEY_PREFIX
 from moorage.store import keys

@@ -5,9 +5,9 @@ needs no embeddings writes nothing here. A count that cannot be written is told 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from moorage.dataclass import dataclass
 from moorage.store import keys, schema
 from moorage.store.table import TABLE_ERRORS, Table
 from moorage.store.usage_sums import HOUR_SECONDS

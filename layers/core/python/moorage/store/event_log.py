@@ -19,11 +19,12 @@ import struct
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys, object_keys
 from moorage.store.bell import Bell

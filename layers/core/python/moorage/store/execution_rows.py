@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.tracing import Trace
 
 T = TypeVar("T")

@@ -8,11 +8,11 @@ the note is taken by the first retry that sends the same body, and by no other.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
 from moorage.codec import Codec, FieldCodec
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed
 from moorage.store import keys
 from moorage.store.table import Record, Table

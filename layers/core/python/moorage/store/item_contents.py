@@ -12,9 +12,9 @@ only for clients that ask to ``include`` it.
 import base64
 import binascii
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError
 from moorage.files.store import FileStore
 from moorage.store import object_keys

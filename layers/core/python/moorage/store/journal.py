@@ -13,11 +13,11 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any, Final, TypeVar
 
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict, StorageFull
 from moorage.store.reserve import Reserve
 

@@ -82,10 +82,10 @@ the vector stores that a file is in        ``PK=T#t#F#id``, ``SK`` begins with `
 ``AP`` < ``AT`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

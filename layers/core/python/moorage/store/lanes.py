@@ -9,11 +9,12 @@ written under a key that follows from the call that asked for it, so that a seco
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs

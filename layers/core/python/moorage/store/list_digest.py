@@ -8,13 +8,14 @@ deleted.
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from typing import Final
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.store.response_list import DELETED, ListedTraits, ListFilter, ResponseRow
 
 _FORM: Final = 1

@@ -8,11 +8,12 @@ the present hour, small days, and parts without an earlier question.
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.parallel import side_by_side
 from moorage.store.list_digest import DigestRange
 from moorage.store.response_list import ListedResponse, ListFilter, ListRange, ResponseList

@@ -10,10 +10,10 @@ tenant when it ends (``store/sandbox_usage.py``).
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed, SandboxStarting, StorageFull, TenantCapacity
 from moorage.store import keys
 from moorage.store.sandbox_usage import SandboxUsage

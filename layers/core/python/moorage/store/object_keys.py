@@ -3,8 +3,9 @@
 ``R/`` is of responses, ``T/`` of resources; what belongs to one resource shares a prefix, which its delete removes.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from moorage.dataclass import dataclass
 
 RESPONSE_BLOBS: Final = "R/"
 """What belongs to responses lies apart from all else: DynamoDB drops their records by itself, and then nothing names these objects any

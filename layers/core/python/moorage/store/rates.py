@@ -5,9 +5,10 @@ not say.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed
 from moorage.store import keys
 from moorage.store.table import Record, Table

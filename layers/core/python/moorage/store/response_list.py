@@ -15,12 +15,13 @@ A deleted response leaves its row, as long as it would have been kept: what it h
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import invalid_value
 from moorage.store import keys, schema
 from moorage.store.table import Record, Table

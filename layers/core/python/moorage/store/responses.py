@@ -11,12 +11,13 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from moorage import ids, limits
 from moorage.codec import Codec, FieldCodec
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
 from moorage.parallel import Breath, side_by_side, worked
 from moorage.store import keys, object_keys, response_list

@@ -1,12 +1,12 @@
 """The sandboxes that a container has had: when each was ordered, ran and ended, and why. One record for each that has ended, written as
 it ends; the latest ``limits.CONTAINER_LIVES_MAX`` are kept. What the container has now stands in its own record."""
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
 from moorage.containers.store import ContainerRecord, End
+from moorage.dataclass import dataclass
 from moorage.store import keys
 from moorage.store.table import Table
 from moorage.wire.operator_answers import SandboxRun, SandboxState

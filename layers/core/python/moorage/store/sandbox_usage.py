@@ -6,10 +6,10 @@ sums of usage, and in the tenant's budget in dollars. A count that cannot be wri
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import StorageFull
 from moorage.settings import Settings
 from moorage.store import keys, schema

@@ -9,11 +9,12 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final
 
 from moorage import sealing
+from moorage.dataclass import dataclass
 
 _VERSION: Final = "mrg1"
 _NAME: Final = re.compile(r"[0-9a-f]{8}")

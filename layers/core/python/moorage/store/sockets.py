@@ -12,13 +12,13 @@ connection is closed then, as it breaks when a server dies.
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed, too_many_connections
 from moorage.store import keys
 from moorage.store.table import Record, Table

@@ -11,12 +11,13 @@ before and the items for the model. Items that are large lie in the bucket.
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import Superseded
 from moorage.state import OUTCOME, StepOutcome
 from moorage.store import keys, object_keys

@@ -9,10 +9,10 @@ counted (:meth:`StoredBytes.settle`), and so does the reaper once a day (``recou
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import storage_busy, storage_limit_reached
 from moorage.store import keys, schema
 from moorage.store.table import Record, Table, Write

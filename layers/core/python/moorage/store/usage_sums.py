@@ -11,12 +11,13 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed
 from moorage.store import keys, schema
 from moorage.store.list_digest import ListDigest

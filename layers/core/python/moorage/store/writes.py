@@ -1,8 +1,10 @@
 """A write of one record with its conditions, as a value that every table understands."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from moorage.dataclass import dataclass
 
 Record = dict[str, Any]
 """Attributes by name: str, int, float, bool, bytes, None, lists and dicts of these."""

@@ -18,13 +18,13 @@ import time
 import tty
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
 import httpx
 
 from moorage.cli.target import TargetError, answer_of, find
+from moorage.dataclass import dataclass
 from moorage.terminal import clear_status, pass_on, say, show_status
 
 _READ_BYTES: Final = 4_096

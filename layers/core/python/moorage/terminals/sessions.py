@@ -10,7 +10,6 @@ A session does not outlive its sandbox: it is ``lost`` then, and the container's
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 from urllib.parse import quote
 
@@ -19,6 +18,7 @@ from moorage.containers.artifacts import Artifacts
 from moorage.containers.lifecycle import ContainerSandboxes, LiveContainer
 from moorage.containers.sandbox_wait import SandboxWait
 from moorage.containers.store import ContainerRecord, ContainerStore
+from moorage.dataclass import dataclass
 from moorage.errors import (
     SandboxError,
     SandboxGone,

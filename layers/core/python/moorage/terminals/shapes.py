@@ -1,12 +1,12 @@
 """Sessions of a container: their bodies and answers. All of it is an extension of ours."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.wire.answers import Count, Seconds
 from moorage.wire.query_strings import whole_number
 from moorage.wire.refusals import wrong_value

@@ -1,12 +1,12 @@
 """The sessions of a container: rows beside those of its files, so that any process can go on with another one's session."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
 from moorage.containers.store import CONTAINER, ContainerRecord
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed, container_not_found, session_not_found
 from moorage.files.store import Clock
 from moorage.ids import container_of_session, new_session_id

@@ -1,10 +1,11 @@
 """A call of a tool as its room sees it: its known facts, its beginning, and its end."""
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, Literal
 
+from moorage.dataclass import dataclass
 from moorage.wire.types import Event, Item, Tool
 
 NOT_ALLOWED: Final = "The user did not allow this call, and it was not run."

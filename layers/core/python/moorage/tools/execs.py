@@ -6,10 +6,11 @@ known to him. The log says which of them are in it, by their numbers.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxGone, SandboxUnreachable
 from moorage.sandbox.exec_client import ExecEnded, ExecEvent, ExecOutput, FileListing, PythonEnded, PythonEvent
 from moorage.tools.calls import NOT_ALLOWED, CallEnd

@@ -14,12 +14,13 @@ Two properties hold, because prompt caches and parallel tool calls need them:
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.tools.calls import ToolKey
 from moorage.tools.capabilities import AdaptsToModel, OffersFunctions
 from moorage.tools.function_items import compact_json, function_call, function_output, message, parsed, with_visible_parts, without

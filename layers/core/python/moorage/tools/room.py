@@ -17,11 +17,11 @@ time limits, flushing, log and metrics.
 
 from abc import ABC
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.function_items import compact_json
 from moorage.tools.run import Run, StoppingPlace

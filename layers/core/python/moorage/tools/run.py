@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from moorage.containers.lifecycle import LiveContainer
 from moorage.containers.store import ContainerFileRecord
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import Fetcher
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.sandbox.desk_client import DeskClient

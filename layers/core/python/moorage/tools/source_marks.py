@@ -5,8 +5,10 @@ or cannot be one any more. A text with brackets of another kind goes through as 
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from moorage.dataclass import dataclass
 
 _OPENING, _CLOSING = "【", "】"
 _CHARS_MAX: Final = 96

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Final, Literal, Required
@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError
 from moorage.wire.answers import Seconds
 from moorage.wire.create import Metadata

@@ -6,13 +6,14 @@ record's ``generation``, so that a rotation and a refresh at once come one after
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.errors import (
     ConditionFailed,
     credential_busy,

@@ -8,13 +8,14 @@ refresh goes on when its caller goes: the endpoint may have taken the old refres
 import asyncio
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import MoorageError, credential_busy, credential_expired, credential_not_refreshed
 from moorage.runtime import Runtime

@@ -9,13 +9,14 @@ If sandboxes cannot be reached, documents are only noted. The state machine has 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any, Final, Self
 
 from moorage import ids, limits
 from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError
 from moorage.vector_stores.documents import Kind
 from moorage.vector_stores.parsing import Parsing

@@ -8,10 +8,10 @@ of offices, PDF, HTML, e-mail, Rich Text, text in another encoding) is read by a
 import codecs
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.model.tokens import weight
 from moorage.vector_stores.records import ErrorCode
 

@@ -8,10 +8,11 @@ Whoever adds or removes a file does not touch the index if an execution may be a
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import (
     ConditionFailed,
     too_many_vector_store_files,

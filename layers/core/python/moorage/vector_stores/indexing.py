@@ -14,7 +14,7 @@ others go on.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 
 from moorage import limits
 from moorage.containers.lifecycle import LiveContainer
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, SandboxElsewhere, SandboxError, StorageFull, UpstreamError, VectorBucketError
 from moorage.knowledge.index import IndexedFile
 from moorage.knowledge.knowledge import Knowledge

@@ -12,11 +12,12 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed
 from moorage.files.store import Clock
 from moorage.parallel import side_by_side

@@ -6,11 +6,12 @@ earlier one meets another token, and leaves the file alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, cast
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.knowledge.index import IndexRef
 from moorage.store import keys, object_keys
 from moorage.store.listing import listing_attributes

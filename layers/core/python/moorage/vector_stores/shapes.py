@@ -1,12 +1,12 @@
 """Vector stores: their bodies and answers."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import TypedDict
 
 from moorage import errors, limits
+from moorage.dataclass import dataclass
 from moorage.wire.answers import Count, Seconds
 from moorage.wire.attribute_filters import Filter
 from moorage.wire.create import Metadata

@@ -17,11 +17,12 @@ import hmac
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 
 from moorage import __version__, limits
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import FetchError
 from moorage.errors import passing_over_what_is_gone
 from moorage.ids import event_id, new_id

@@ -7,13 +7,14 @@ again if the process dies.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
 from moorage import limits
 from moorage.codec import Codec, FieldCodec
+from moorage.dataclass import dataclass
 from moorage.errors import (
     ConditionFailed,
     too_many_webhook_endpoints,

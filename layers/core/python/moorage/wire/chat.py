@@ -6,11 +6,12 @@ OpenAI's own: ``reasoning_content`` in messages, as servers of open models have 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError, bad_request, unknown_parameter
 from moorage.wire.requests import CreateRequest, WebSearchMode, parse_create
 from moorage.wire.validation import parse_object

@@ -5,9 +5,10 @@ and between them is left out, and a stream waits until it is certain that no cal
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from moorage.dataclass import dataclass
 from moorage.wire import events
 from moorage.wire.types import Event
 

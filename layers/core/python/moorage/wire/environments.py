@@ -2,9 +2,10 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
+from moorage.dataclass import dataclass
 from moorage.wire.network_policy import NetworkPolicy
 from moorage.wire.refusals import wrong_value
 from moorage.wire.types import Tool

@@ -13,10 +13,10 @@ import os
 import re
 import resource
 import sys
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 Outcome = Literal["valid", "invalid", "unchecked"]
 

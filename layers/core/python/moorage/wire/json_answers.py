@@ -6,13 +6,13 @@ skipped keyword never makes a good answer a bad one. Its work is counted. An ans
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.parallel import worked
 
 _CHARS_SHOWN: Final = 40

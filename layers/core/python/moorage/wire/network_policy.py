@@ -16,10 +16,11 @@ names, values, methods, paths and places are such as the proxy can use. Checks t
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal, TypeVar
 
 from moorage import errors, hosts, limits
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError
 from moorage.wire.types import type_name
 

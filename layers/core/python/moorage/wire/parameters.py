@@ -4,10 +4,11 @@ The request that arrives, the record of its response, and what a provider is ask
 fields. A new parameter is written here, in the type of the body that checks it (``create.py``), and in the providers that pass it on.
 """
 
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, fields
 from typing import Any, Final, Literal, Self
 
 from moorage.codec import Codec
+from moorage.dataclass import dataclass
 from moorage.wire.types import Tool
 
 

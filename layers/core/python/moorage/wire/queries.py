@@ -3,10 +3,11 @@
 import datetime
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Final, Literal
 
 from moorage import errors, limits
+from moorage.dataclass import dataclass
 from moorage.wire.query_strings import (
     CURSOR,
     FLAG,

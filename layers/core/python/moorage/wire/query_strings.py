@@ -11,10 +11,10 @@ A field without a :class:`Parameter` is for code that makes the dataclass itself
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, get_type_hints
 
 from moorage import errors, limits
+from moorage.dataclass import dataclass
 from moorage.wire.schema import BOOLEAN, STRING, JsonSchema
 from moorage.wire.types import INCLUDABLE
 

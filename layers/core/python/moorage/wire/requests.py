@@ -4,10 +4,11 @@
 cannot be kept. ``docs/parameters.md`` lists every parameter with its fate; a test drives each row through here.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from moorage import errors, limits
+from moorage.dataclass import dataclass
 from moorage.errors import ApiError
 from moorage.wire.choices import check_choice
 from moorage.wire.create import (

@@ -6,9 +6,9 @@ Open Responses schema wants all of them, numbers if OpenAI sends numbers, and a 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from moorage.dataclass import dataclass
 from moorage.errors import type_of
 from moorage.wire.answers import CompactedResponse, Deleted, InputTokens, Kind, ListOf, One, Usage
 from moorage.wire.types import Item

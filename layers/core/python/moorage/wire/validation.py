@@ -18,7 +18,6 @@ and not honoured (:class:`RefusedField`, :class:`RefusedVariant`). The OpenAPI d
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, Generic, TypeVar, cast
 from weakref import WeakSet
@@ -39,6 +38,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticOmit, SchemaValidator, core_schema
 
 from moorage import errors, limits
+from moorage.dataclass import dataclass
 from moorage.errors import too_many_values
 from moorage.wire.refusals import KIND, LABEL, VARIANT, problem, refusal, wrong_value
 from moorage.wire.values import holds_more

@@ -4,7 +4,6 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage.cli.checks.findings import Finding, fail, ok, warn
 from moorage.cli.target import AWS_CONFIG, TargetError, aws_region, refused
+from moorage.dataclass import dataclass
 from moorage.errors import SettingsConflict
 from moorage.model.catalog import ModelCatalog, ModelEntry
 from moorage.model.embedding_models import TITAN

@@ -1,7 +1,8 @@
 """The findings of a check: a line for each thing, and the remedy."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from moorage.dataclass import dataclass
 
 
 class Level(StrEnum):

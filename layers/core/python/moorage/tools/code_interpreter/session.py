@@ -5,10 +5,10 @@ container. When it began anew, the model is told so in the logs of the first cal
 """
 
 import base64
-from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxError
 from moorage.sandbox.exec_client import ExecClient, PythonEnded
 from moorage.wire.types import Item

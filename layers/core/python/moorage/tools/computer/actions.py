@@ -6,11 +6,11 @@ in items as what a person types, CTRL+L, the address and ENTER, and models that 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 Action = dict[str, Any]
 

@@ -8,10 +8,10 @@ The picture is an object beside the log (``store/item_contents.py``), which belo
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.errors import STORAGE_LIMIT, ApiError, DeskUnavailable, SandboxError, SandboxGone, SandboxUnreachable
 from moorage.sandbox.desk_client import BatchResult, DeskClient, DeskState, PictureFormat
 from moorage.store.item_contents import KEPT

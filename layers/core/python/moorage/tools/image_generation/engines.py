@@ -13,7 +13,7 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +22,7 @@ from urllib.parse import quote
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import FetchError, Reply
 from moorage.errors import UpstreamError
 from moorage.model.image_engine import ImageEngine

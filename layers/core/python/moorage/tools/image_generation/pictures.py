@@ -1,8 +1,9 @@
 """Format and size from an image's first bytes. Nothing is decoded."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
+
+from moorage.dataclass import dataclass
 
 _SOF: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 """Markers of a JPEG that tell its size (ITU T.81, table B.1)."""

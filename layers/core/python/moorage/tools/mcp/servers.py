@@ -5,12 +5,13 @@ are secrets too, because many servers take their key in the path.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import orjson
 
+from moorage.dataclass import dataclass
 from moorage.model.remote_servers import RemoteServer
 from moorage.wire.types import Tool
 

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Final, TypeGuard, TypeVar
 
 import anyio._backends._asyncio  # noqa: F401  # This one and the next two are what a first connection imports, on the event loop.
@@ -24,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from moorage import __version__, limits
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import Fetcher
 from moorage.errors import MoorageError
 from moorage.tools.function_items import compact_json

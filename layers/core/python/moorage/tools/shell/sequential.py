@@ -5,10 +5,11 @@ made. So it is offered ``command``, one string, and what it nevertheless writes 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from moorage.dataclass import dataclass
 from moorage.tools.function_items import compact_json, parsed
 from moorage.tools.lowering import LoweredInput, OriginalTool
 from moorage.wire.types import Item, Tool

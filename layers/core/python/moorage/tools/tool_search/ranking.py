@@ -4,9 +4,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from moorage.dataclass import dataclass
 from moorage.limits import BM25_B, BM25_K1
 from moorage.tools.function_items import without
 from moorage.wire.types import Tool

@@ -14,7 +14,7 @@ What an MCP server is asked is in ``mcp_engine.py``.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import Fetcher, FetchError, FetchRefused, host_of
 from moorage.model.search_engine import EngineKind, SearchEngine
 from moorage.tools.web_search import mcp_engine

@@ -8,12 +8,12 @@ looked for in what was opened.
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
 from moorage import limits
+from moorage.dataclass import dataclass
 from moorage.egress.fetch import Download, Fetcher, FetchError
 from moorage.parallel import worked
 from moorage.store.item_contents import Contents

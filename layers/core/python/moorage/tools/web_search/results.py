@@ -1,10 +1,10 @@
 """The results of a search, by any engine."""
 
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from moorage import limits
+from moorage.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

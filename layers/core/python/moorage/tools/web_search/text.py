@@ -9,8 +9,10 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from moorage.dataclass import dataclass
 
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][^\s/>]*+)((?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+)>")
 """A quote belongs to a value only behind its equals sign; one that is never closed ends with the tag."""

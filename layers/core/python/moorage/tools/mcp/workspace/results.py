@@ -1,7 +1,8 @@
 """The output of a call, in the words of the models' training."""
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from moorage.dataclass import dataclass
 
 _BYTES_PER_TOKEN: Final = 4
 """What models and their tools count with where nobody has a tokenizer."""

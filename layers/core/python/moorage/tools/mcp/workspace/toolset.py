@@ -5,12 +5,12 @@ Nothing is asked over a network: its tools run in the response's container, and 
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
 
+from moorage.dataclass import dataclass
 from moorage.errors import SandboxError
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import CallEnd, KnownCall
