@@ -24,7 +24,7 @@ from moorage.dataclass import dataclass
 from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import ApiError, SandboxError, bad_request
 from moorage.files.store import Clock, FileStore, file_name, free_name
-from moorage.parallel import beside, outweighs, worked
+from moorage.parallel import beside, worked
 from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.table import Table
@@ -400,8 +400,9 @@ def _placed_media(item: Item) -> list[tuple[str, Part]]:
 
 
 async def _looked_over(items: Sequence[Item], look: Callable[[Item], T]) -> list[T]:
-    """The result of a look at each item: on a thread if they hold much."""
-    is_long = outweighs(items, limits.LOWERED_HERE_MAX)
+    """The result of a look at each item: on a thread if they have many parts. What parts hold costs a look nothing."""
+    parts = sum(len(value) for item in items if type(value := item.get(_field(item))) is list)
+    is_long = len(items) + parts > limits.LOWERED_HERE_MAX
     return await worked(lambda: [look(item) for item in items]) if is_long else [look(item) for item in items]
 
 

@@ -160,7 +160,8 @@ def outweighs(values: Iterable[Any], most: int) -> bool:
         for value in some:
             kind = type(value)  # JSON has no subclasses, and three out of four values are no container.
             if kind is str:
-                count += len(value) // 256
+                if len(value) > 255:
+                    count += len(value) // 256
             elif kind is dict:
                 rest.append(value.values())
             elif kind is list or kind is tuple:

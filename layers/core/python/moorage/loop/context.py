@@ -66,6 +66,8 @@ def answer_orphans(items: list[Item]) -> list[Item]:
     Every model provider refuses the one without the other. Only items of earlier responses can be orphans. A call that goes on when the
     client has answered is none while the client has something to answer.
     """
+    if not _has_rooms(items):
+        return list(items)
     answered = {(call, item.get("call_id")) for item in items if (call := _call_of(item["type"])) is not None}
     decided = {item.get("approval_request_id") for item in items}
     waits = any(
@@ -102,6 +104,11 @@ def answer_deleted(items: Sequence[Item], then: Iterable[Item]) -> list[Item]:
         if output is not None and (output, item["call_id"]) not in answered:
             repaired.append({"type": output, "call_id": item["call_id"], "output": _DELETED_OUTPUT})
     return repaired
+
+
+def _has_rooms(items: Iterable[Item]) -> bool:
+    """Whether any is a call, an output, or another item of a tool. Hundreds of messages are told from that by a few questions."""
+    return any(ROOMS.of_item(kind) is not None for kind in {item["type"] for item in items})
 
 
 def _is_clients(item: Item) -> bool:
@@ -149,7 +156,7 @@ def answered_at_once(items: Sequence[Item]) -> Sequence[Item]:
     An agent of a team that was interrupted goes on with a task, without an output. Its function's call then is as one that is
     ``async``: an output that comes later is a message. Another call is left out, with its output.
     """
-    if not any(map(_is_clients, items)):
+    if not _has_rooms(items) or not any(map(_is_clients, items)):
         return items
     waiting: dict[str, int] = {}
     places = {item.get("call_id"): place for place, item in enumerate(items) if _call_of(item["type"]) is not None}
@@ -188,7 +195,7 @@ def answered_at_once(items: Sequence[Item]) -> Sequence[Item]:
 
 def trimmed(items: Sequence[Item]) -> list[Item]:
     """A conversation without the parts that the rooms leave out of older items."""
-    for room in dict.fromkeys(ROOMS.of_item(item["type"]) for item in items):
+    for room in dict.fromkeys(map(ROOMS.of_item, dict.fromkeys(item["type"] for item in items))):
         if isinstance(room, TrimsContext):
             items = room.trim_context(items)
     return list(items)

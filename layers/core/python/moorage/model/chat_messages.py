@@ -132,7 +132,7 @@ class _Entries:
     def _open(self) -> AssistantTurn | None:
         """The turn with calls that wait for their outputs."""
         last = self.made[-1] if self.made else None
-        return last if isinstance(last, AssistantTurn) and last.unanswered else None
+        return last if isinstance(last, AssistantTurn) and last.calls and last.unanswered else None
 
     def _say(self, said: ChatText) -> None:
         (self.made if self._open is None else self.waiting).append(said)
