@@ -8,7 +8,7 @@ proxies ask by HTTP/1.0 unless told otherwise, and do read chunks as they come; 
 """
 
 import asyncio
-from typing import Final
+from typing import Any, Final, cast
 
 import httptools
 import orjson
@@ -21,6 +21,35 @@ _TOO_SLOW: Final = (408, "Request Timeout", f"The head of a request must come wi
 _INVALID: Final = (400, "Bad Request", "Invalid HTTP request received.")
 
 
+class GatheringTransport:
+    """A connection on which the head of an answer leaves with the first part of its body: one call of the kernel, one piece at the
+    client. A body that does not come in the same turn of the loop does not hold the head up."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._head and data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
+            self._head = data
+            self._loop.call_soon(self._send_head)
+            return
+        head, self._head = self._head, b""
+        self._transport.write(head + data)
+
+    def close(self) -> None:
+        self._send_head()
+        self._transport.close()
+
+    def _send_head(self) -> None:
+        if self._head:
+            self.write(b"")
+
+
 class BoundedHttp(HttpToolsProtocol):
     _head_bytes = 0
     """Of the parts that have come whole."""
@@ -31,7 +60,7 @@ class BoundedHttp(HttpToolsProtocol):
     _refusal = _INVALID
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", GatheringTransport(transport, self.loop)))
         self._begin_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
