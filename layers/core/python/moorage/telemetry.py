@@ -7,11 +7,13 @@ The rim calls :func:`open_log` once and decides the form. Without it nothing is 
 
 import logging
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
+from functools import cache
 from os import PathLike
 from pathlib import PurePath
 from types import MappingProxyType
@@ -130,9 +132,17 @@ def _where(error: BaseException) -> list[str]:
 
 def embedded(metrics: Mapping[Metric, float]) -> dict[str, Any]:
     """The metrics in the embedded metric format, to be merged into a line. The dimension ``service`` is the deployment's."""
-    collected = EphemeralMetrics(namespace=NAMESPACE, service=_service[0])
-    for name, value in metrics.items():
-        collected.add_metric(name=name.value, unit=_UNITS.get(name, "Count"), value=value)
+    form = _form(_service[0], tuple(metrics))
+    head = {**form["_aws"], "Timestamp": round(time.time() * 1000)}
+    return {**form, "_aws": head, **{name.value: [float(value)] for name, value in metrics.items()}}
+
+
+@cache
+def _form(service: str, names: tuple[Metric, ...]) -> dict[str, Any]:
+    """The format of lines with these metrics. Nearly all lines have one of a few sets."""
+    collected = EphemeralMetrics(namespace=NAMESPACE, service=service)
+    for name in names:
+        collected.add_metric(name=name.value, unit=_UNITS.get(name, "Count"), value=0)
     return dict(collected.serialize_metric_set())
 
 
@@ -152,7 +162,14 @@ def log_to_file(path: str | PathLike[str], *, level: str = "INFO", service: str 
 
 def _attach(handler: logging.Handler, level: str, service: str) -> logging.Handler:
     _service[0] = service
-    formatter = LambdaPowertoolsFormatter(service=service, location=None, utc=True, use_rfc3339=True, json_serializer=_json)
+    formatter = LambdaPowertoolsFormatter(
+        service=service,
+        location=None,
+        utc=True,
+        use_rfc3339=True,
+        json_serializer=_json,
+        json_deserializer=str,  # Else it tries each message as JSON; none is.
+    )
     handler.setFormatter(formatter)
     logger = logging.getLogger(_ROOT)
     logger.addHandler(handler)

@@ -26,20 +26,20 @@ class RotatingFile(TextIOBase):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = path.open("a")
+        self._open()
+
+    def _open(self) -> None:
+        self._file = self._path.open("ab", buffering=0)
+        self._bytes = os.fstat(self._file.fileno()).st_size
 
     def write(self, text: str) -> int:
         with suppress(OSError):
-            if self._file.tell() > limits.LOCAL_LOG_BYTES_MAX:
+            if self._bytes > limits.LOCAL_LOG_BYTES_MAX:
                 self._file.close()
                 os.replace(self._path, aside(self._path))
-                self._file = self._path.open("a")
-            self._file.write(text)
+                self._open()
+            self._bytes += self._file.write(text.encode())
         return len(text)
-
-    def flush(self) -> None:
-        with suppress(OSError, ValueError):
-            self._file.flush()
 
     def close(self) -> None:
         with suppress(OSError):
