@@ -232,7 +232,12 @@ class ChatDecoder:
                 self._check_forgotten_end()
                 deltas += self._finish()
                 break
-            deltas += self._chunk(json_event(data))
+            chunk = json_event(data)
+            text = _only_text(chunk)
+            if text is None:
+                deltas += self._chunk(chunk)
+            else:
+                self._spoken.append(text)
         return deltas + self._speak()
 
     def _check_forgotten_end(self) -> None:
@@ -361,6 +366,27 @@ class ChatDecoder:
         if not usage.input_tokens:
             usage = replace(usage, input_tokens=self.prompt_tokens())
         return [*deltas, replace(usage, service_tier=self._service_tier), finished]
+
+
+_BESIDE_TEXT: Final = frozenset({"choices", "id", "object", "created", "model", "system_fingerprint"})
+_BESIDE_DELTA: Final = frozenset({"delta", "index", "finish_reason", "logprobs"})
+_BESIDE_CONTENT: Final = frozenset({"content", "role"})
+
+
+def _only_text(chunk: dict[str, Any]) -> str | None:
+    """The text of a chunk that has no other news, as most have; None for any other. :meth:`ChatDecoder._chunk` reads all."""
+    if not chunk.keys() <= _BESIDE_TEXT or chunk.get("object") == "error":
+        return None
+    choices = chunk.get("choices")
+    if type(choices) is not list or len(choices) != 1 or type(choice := choices[0]) is not dict:
+        return None
+    delta = choice.get("delta")
+    if type(delta) is not dict or not choice.keys() <= _BESIDE_DELTA or not delta.keys() <= _BESIDE_CONTENT:
+        return None
+    if choice.get("index") or choice.get("finish_reason") or choice.get("logprobs"):
+        return None
+    text = delta.get("content")
+    return text if type(text) is str else None
 
 
 def _text(value: Any) -> str:

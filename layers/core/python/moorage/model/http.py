@@ -159,21 +159,22 @@ class Upstream:
         pieces, breath = _pieces(response), Breath()
         beginning = bytearray()
         has_spoken, unread, after_cr = False, 0, False
-        async for piece in _portions(pieces):
-            unread += len(piece)
-            # A part of a line is put to the others, here. What ends one, or follows a CR, may have all of them read.
-            has_line = kind != _EVENT_STREAM or after_cr or b"\n" in piece or b"\r" in piece
-            after_cr = piece.endswith(b"\r")
-            deltas = await beside(unread if has_line else 0, partial(_decoded, decoder.feed, piece))
-            unread = 0 if deltas else unread
-            await breath.taken()
-            has_spoken = has_spoken or bool(deltas)
-            if not has_spoken and len(beginning) < _ERROR_BODY_BYTES_MAX:
-                beginning += piece
-            yield deltas
-            if decoder.is_finished:
-                await _drain(pieces)
-                return
+        async with aclosing(_portions(pieces)) as portions:
+            async for piece in portions:
+                unread += len(piece)
+                # A part of a line is put to the others, here. What ends one, or follows a CR, may have all of them read.
+                has_line = kind != _EVENT_STREAM or after_cr or b"\n" in piece or b"\r" in piece
+                after_cr = piece.endswith(b"\r")
+                deltas = await beside(unread if has_line else 0, partial(_decoded, decoder.feed, piece))
+                unread = 0 if deltas else unread
+                await breath.taken()
+                has_spoken = has_spoken or bool(deltas)
+                if not has_spoken and len(beginning) < _ERROR_BODY_BYTES_MAX:
+                    beginning += piece
+                yield deltas
+                if decoder.is_finished:
+                    await _drain(pieces)
+                    return
         if not has_spoken and (found := _error_object(_json_value(beginning))):
             raise self.error(found)  # A server that fails after it has promised a stream may send its error as a bare body.
         yield _decoded(_end_of, decoder)
@@ -498,7 +499,7 @@ def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
     return aiter(response.stream)
 
 
-async def _portions(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _portions(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     """The same bytes in pieces. Each piece is decoded in some milliseconds, however many events it has."""
     async for piece in pieces:
         for start in range(0, len(piece), _PORTION_BYTES):

@@ -47,7 +47,24 @@ class SseParser:
         if lines and not self._has_begun:
             self._has_begun = True
             lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
-        return [event for line in lines if (event := self._line(line)) is not None]
+        events: list[ServerSentEvent] = []
+        for line in lines:  # Without a call for each line: a stream of tokens has little else.
+            if not line:
+                if data := b"\n".join(self._data):
+                    kind = self._event.decode("utf-8", "replace") or "message"
+                    events.append(ServerSentEvent(data.decode("utf-8", "replace"), kind))
+                self._data, self._event, self._size = [], b"", 0
+                continue
+            field_name, _, value = line.partition(b":")  # A comment has no name.
+            if field_name == b"data":
+                value = value.removeprefix(b" ")
+                self._size += len(value)
+                if self._size > self.bytes_max:
+                    raise self._too_large()
+                self._data.append(value)
+            elif field_name == b"event":
+                self._event = value.removeprefix(b" ")
+        return events
 
     def _ends_in_cr(self) -> bool:
         return any(part.endswith(b"\r") for part in self._tail[-2:])
@@ -55,27 +72,6 @@ class SseParser:
     def end(self) -> list[ServerSentEvent]:
         """The stream is over. Some servers forget the last empty line; what they said is not lost."""
         return self.feed(b"\n\n")
-
-    def _line(self, line: bytes) -> ServerSentEvent | None:
-        if not line:
-            return self._dispatch()
-        name, _, value = line.partition(b":")  # A comment has no name.
-        if name == b"data":
-            value = value.removeprefix(b" ")
-            self._size += len(value)
-            if self._size > self.bytes_max:
-                raise self._too_large()
-            self._data.append(value)
-        elif name == b"event":
-            self._event = value.removeprefix(b" ")
-        return None
-
-    def _dispatch(self) -> ServerSentEvent | None:
-        data, event = b"\n".join(self._data), self._event or b"message"
-        self._data, self._event, self._size = [], b"", 0
-        if not data:
-            return None
-        return ServerSentEvent(data.decode(errors="replace"), event.decode(errors="replace"))
 
     def _too_large(self) -> UpstreamError:
         return UpstreamError(f"The model upstream sent an event of more than {self.bytes_max} bytes.", is_retryable=False)
