@@ -65,7 +65,7 @@ class Foreground:
         """``until`` in the event loop's time; ``takes_back`` as in :class:`~moorage.loop.sinks.Sink`."""
         self._runtime = runtime
         self._prepared = prepared
-        self._attempt = attempt
+        self._attempt = attempt if attempt is not None and attempt.may_return else None
         self._events: list[Event] = []
         """Those that have come and were not passed on yet."""
         self._waiter: asyncio.Future[None] | None = None
@@ -218,7 +218,7 @@ class Foreground:
             self._runtime.process.keep(asyncio.create_task(self._abandon(task)))
         elif is_going_on:
             self._runtime.process.keep(task)
-            if not stored.is_stored and (self._has_told_end or not (attempt and attempt.may_return)):
+            if not stored.is_stored and (self._has_told_end or attempt is None):
                 self._runtime.process.keep(asyncio.create_task(self._erase(task)))
 
     async def _handed_over(self, task: asyncio.Task[None]) -> bool:

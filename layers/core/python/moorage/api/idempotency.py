@@ -15,7 +15,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 from fastapi import Request
@@ -64,7 +64,7 @@ def key_of(headers: Headers) -> str | None:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IdempotentCreate:
     """One request for a response, and its state shared with its repeats."""
 
@@ -75,7 +75,7 @@ class IdempotentCreate:
     api_key: str
     """Its digest."""
     digest: str
-    """Of the request."""
+    """Of the request; empty if its client cannot come back."""
     key: str | None
     retry_count: int | None
     """None for a client that does not count."""
@@ -83,18 +83,22 @@ class IdempotentCreate:
     @classmethod
     async def of(cls, request: Request, caller: Caller, body: bytes) -> "IdempotentCreate":
         runtime = caller.runtime
-        told = hashlib.sha256(f"{request.url.path}\n".encode())
-        await beside(len(body), partial(told.update, body))
-        count = request.headers.get(_RETRY_HEADER, "")
+        key, count = key_of(request.headers), request.headers.get(_RETRY_HEADER, "")
+        retry_count = int(count) if count.isdigit() and len(count) < 4 else None
+        digest = ""
+        if key is not None or retry_count is not None:
+            told = hashlib.sha256(f"{request.url.path}\n".encode())
+            await beside(len(body), partial(told.update, body))
+            digest = told.hexdigest()
         return cls(
             runtime,
             IdempotencyKeys(runtime.stores.table, runtime.clock),
             caller.tenant_id,
             request.state.request_id,
             request.state.key_digest,
-            told.hexdigest(),
-            key_of(request.headers),
-            int(count) if count.isdigit() and len(count) < 4 else None,
+            digest,
+            key,
+            retry_count,
         )
 
     @property
@@ -107,7 +111,7 @@ class IdempotentCreate:
         """Its client can come back for the response."""
         return self.key is not None or self.retry_count is not None
 
-    @property
+    @cached_property
     def _note(self) -> str:
         """The identity of a retry without a key: the request, and the API key that sent it."""
         return hashlib.sha256(f"{self.api_key} {self.digest}".encode()).hexdigest()

@@ -68,7 +68,10 @@ def object_of(
 
 def tool_usage(items: Sequence[Item]) -> dict[str, Any]:
     """The usage of the calls among a response's items, by tool."""
-    return {name: used for room in ROOMS if isinstance(room, ReportsUsage) for name, used in room.usage(items).items()}
+    return {name: used for room in _REPORTING for name, used in room.usage(items).items()}
+
+
+_REPORTING: Final = tuple(room for room in ROOMS if isinstance(room, ReportsUsage))
 
 
 def opening_events(stored: StoredResponse) -> list[Event]:

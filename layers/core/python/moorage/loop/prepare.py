@@ -119,18 +119,21 @@ def conceal(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> tuple[tu
     return tuple(kept), secrets
 
 
+_PERHAPS_UNAVAILABLE: Final = tuple(room for room in ROOMS if isinstance(room, MayBeUnavailable))
+_VALIDATING: Final = tuple(room for room in ROOMS if isinstance(room, ValidatesItems))
+
+
 async def check_tools(
     runtime: Runtime, tenant_id: str, said: ResolvedInput, tools: Sequence[Tool], *, in_session: bool = False
 ) -> None:
     """Refuse items and tools that do not belong together, and missing vector stores. To name a vector store is to use it."""
-    for room in ROOMS:
+    for room in _PERHAPS_UNAVAILABLE if tools else ():
         own = [tool for tool in tools if tool["type"] in room.types]
-        if own and isinstance(room, MayBeUnavailable):
-            why = room.unavailable(own, said.entry, runtime.settings)
-            if why is not None:
-                raise bad_request(why, param="tools", code="unsupported_value")
-        if isinstance(room, ValidatesItems):
-            room.validate_items(said.input_items, said.chain, own)
+        why = room.unavailable(own, said.entry, runtime.settings) if own else None
+        if why is not None:
+            raise bad_request(why, param="tools", code="unsupported_value")
+    for validating in _VALIDATING:
+        validating.validate_items(said.input_items, said.chain, [tool for tool in tools if tool["type"] in validating.types])
     programs.check(said.input_items, said.chain, tools)
     for index, tool in enumerate(tools):
         if isinstance(ROOMS.of_tool(tool["type"]), NeedsSession) and not in_session:
