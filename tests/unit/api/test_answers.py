@@ -26,8 +26,9 @@ class Client:
         if message["type"] == "http.response.body" and not message.get("more_body"):
             self.has_left.set()  # As uvicorn says it.
 
-    async def get(self, pieces: AsyncGenerator[BodyPiece, None]) -> None:
-        await StreamedResponse(pieces, media_type="text/plain")({"type": "http"}, self.receive, self.send)
+    async def get(self, pieces: AsyncGenerator[BodyPiece, None], *, begins_at_once: bool = False) -> None:
+        response = StreamedResponse(pieces, media_type="text/plain", begins_at_once=begins_at_once)
+        await response({"type": "http"}, self.receive, self.send)
 
 
 def body(text: bytes, *, more: bool) -> dict[str, Any]:
@@ -51,6 +52,29 @@ async def test_a_body_ends_also_where_no_piece_was_the_last() -> None:
     client = Client()
     await client.get(pieces())
     assert client.sent == [START, body(b"a", more=True), body(b"", more=False)]
+
+
+async def test_the_head_of_a_body_that_begins_at_once_waits_for_its_first_piece() -> None:
+    client = Client()
+
+    async def pieces() -> AsyncGenerator[BodyPiece, None]:
+        assert client.sent == []
+        yield BodyPiece(b"a", is_last=True)
+
+    await client.get(pieces(), begins_at_once=True)
+    assert client.sent == [START, body(b"a", more=False)]
+
+
+async def test_a_body_that_breaks_off_before_its_first_piece_has_no_head() -> None:
+    async def pieces() -> AsyncGenerator[BodyPiece, None]:
+        for piece in list[BodyPiece]():
+            yield piece
+        raise ValueError("it broke off")
+
+    client = Client()
+    with pytest.raises(ValueError, match="it broke off"):
+        await client.get(pieces(), begins_at_once=True)
+    assert client.sent == []
 
 
 SIZE = limits.BLOB_READ_BYTES

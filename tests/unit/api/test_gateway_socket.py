@@ -374,6 +374,7 @@ async def test_a_connection_of_a_derived_key_counts_as_its_parents() -> None:
 
 async def test_a_client_that_has_gone_cancels_what_only_the_worker_has() -> None:
     client = Client(Lab(say("never heard")))
+    held_back(client.lab)
     await client.connect()
     await client.say()
     client.is_gone = True

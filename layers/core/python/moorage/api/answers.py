@@ -58,8 +58,17 @@ class StreamedResponse(Response):
     Starlette's own starts a task group for it, whose end takes longer than a piece, and sends the end of the body by itself.
     """
 
-    def __init__(self, pieces: AsyncGenerator[BodyPiece, None], *, media_type: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        pieces: AsyncGenerator[BodyPiece, None],
+        *,
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+        begins_at_once: bool = False,
+    ) -> None:
+        """If it ``begins_at_once``, the head leaves with the first piece, else before it."""
         self._pieces = pieces
+        self._begins_at_once = begins_at_once
         self.status_code = 200
         self.media_type = media_type
         self.background = None
@@ -69,10 +78,17 @@ class StreamedResponse(Response):
         task = asyncio.current_task()
         assert task is not None
         watch = asyncio.create_task(_cancel_when_left(receive, task))
+        has_begun = False
+        head = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if not self._begins_at_once:
+                has_begun = True
+                await send(head)
             async with aclosing(self._pieces) as pieces:
                 async for body, is_last in pieces:
+                    if not has_begun:
+                        has_begun = True
+                        await send(head)
                     if is_last:
                         watch.cancel()  # The server says that the client has left also when the answer is complete.
                     await _send_body(send, body, is_last=is_last)

@@ -91,7 +91,7 @@ async def _streamed(run: Foreground | AttachedStream, wanted: ChatRequest, heade
         raise failure(
             error["code"], error["message"], error.get("param"), run.retry_after_seconds, is_worth_repeating=run.is_worth_repeating
         )
-    return sse.stream(_pieces(batches, chunks, first), headers)
+    return sse.stream(_pieces(batches, chunks, first), headers, begins_at_once=True)
 
 
 async def _pieces(

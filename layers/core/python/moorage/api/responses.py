@@ -162,7 +162,8 @@ class AnswerForm:
 
     def stream_of(self, run: Foreground | AttachedStream, stored: StoredResponse) -> Response:
         """A stream of all events, as they come."""
-        return sse.stream(_pieces(run, self.view, self._contents(stored)), self.headers)
+        pieces = _pieces(run, self.view, self._contents(stored))
+        return sse.stream(pieces, self.headers, begins_at_once=isinstance(run, Foreground))
 
     async def of_object(self, snapshot: Snapshot) -> Response:
         """The response object at this moment."""

@@ -20,8 +20,11 @@ _KEEP_ALIVE: Final = BodyPiece(b": keep-alive\n\n")
 _HEADERS: Final = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
-def stream(pieces: AsyncGenerator[BodyPiece, None], headers: dict[str, str] | None = None) -> StreamedResponse:
-    return StreamedResponse(pieces, media_type="text/event-stream", headers=_HEADERS | (headers or {}))
+def stream(
+    pieces: AsyncGenerator[BodyPiece, None], headers: dict[str, str] | None = None, *, begins_at_once: bool = False
+) -> StreamedResponse:
+    all_headers = _HEADERS | (headers or {})
+    return StreamedResponse(pieces, media_type="text/event-stream", headers=all_headers, begins_at_once=begins_at_once)
 
 
 async def encode(events: list[Event], view: ResponseView, contents: Contents) -> BodyPiece:

@@ -6,7 +6,7 @@ asks for hosted tools does the state machine take over. Background responses sta
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
@@ -312,14 +312,14 @@ def _links(previous: Snapshot | None) -> tuple[Ancestor, ...]:
 
 async def _container(
     runtime: Runtime, stored: StoredResponse, request: CreateRequest, items: list[Item]
-) -> tuple[ContainerRecord | None, list[dict[str, Any]], list[StoredFile]]:
+) -> tuple[ContainerRecord | None, list[dict[str, Any]] | None, list[StoredFile]]:
     """Reserve the container of hosted calls (clients read its id in ``response.created``), with its skills as they were found, and the
-    files that the request names. An agent's session has all skills of its container.
+    files that the request names. An agent's session has all skills of its container. Without hosted calls there is neither.
     """
     containers = runtime.computers.containers
     tenant_id, environment = stored.tenant_id, request.environment
     if environment is None or not environment.is_hosted:
-        return None, [], []
+        return None, None, []
     known = await _known_container(containers, tenant_id, environment, items)
     skills = await containers.skills.resolve(tenant_id, environment.skills, param=environment.skills_param, container=known)
     if known is not None and stored.session_id is not None:
@@ -420,6 +420,26 @@ async def warm_up(runtime: Runtime, prepared: PreparedResponse) -> list[Event]:
     return events
 
 
+class _Later:
+    """Work that begins after so many seconds. Most responses end before, and have no task for it."""
+
+    def __init__(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._work())
+
+    async def end(self) -> None:
+        """Cancel it, and return when it is over."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError, MoorageError):
+                await self._task
+
+
 @dataclass(slots=True)
 class InlineFirstStep:
     """The first step of a foreground response, in this process."""
@@ -455,15 +475,15 @@ class InlineFirstStep:
         """Returns when the response has ended or the state machine has taken over (``is_handed_over``)."""
         stored, sink = self.prepared.stored, self._sink
         standby = SandboxPrewarm.begin(self.runtime.computers.containers, stored)
-        pulse = asyncio.create_task(self._pulse()) if stored.is_stored else None
+        pulse = _Later(limits.INLINE_RECORD_SECONDS, self._pulse) if stored.is_stored else None
         try:
-            for event in finish.opening_events(stored):
-                sink.emit(event)
             if stored.agent is not None:  # Its agents run side by side.
+                self._open()
                 await self._hand_over()
                 return
             ask = self._ask = ModelAsk(self.runtime, stored, StepPosition(0), sink, self.prepared.chain)
             self._asking = asyncio.create_task(ask.run())
+            self._open()  # After the task is made: the model has its request before the client has its first event.
             try:
                 outcome = await self._asking
             except asyncio.CancelledError:
@@ -488,9 +508,11 @@ class InlineFirstStep:
             elif standby is not None:
                 await standby.give_up()
             if pulse is not None:
-                pulse.cancel()
-                with suppress(asyncio.CancelledError, MoorageError):
-                    await pulse
+                await pulse.end()
+
+    def _open(self) -> None:
+        for event in finish.opening_events(self.prepared.stored):
+            self._sink.emit(event)
 
     @property
     def retry_after_seconds(self) -> float | None:
@@ -606,7 +628,6 @@ class InlineFirstStep:
     async def _pulse(self) -> None:
         """Write the new events, and show that this process lives."""
         stored, sink = self.prepared.stored, self._sink
-        await asyncio.sleep(limits.INLINE_RECORD_SECONDS)
         await sink.record()
         seconds = 0.0
         while True:
