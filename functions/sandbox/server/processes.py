@@ -7,12 +7,14 @@ import resource
 import subprocess
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+import light_fork
 from configuration import ServerConfig
 from terminal import take_terminal
 
 PROCESSES_SLACK = 16
 PR_SET_NO_NEW_PRIVS = 38
 """linux/prctl.h"""
+UMASK = 0o022
 COMMAND_NICENESS = 10
 """Commands give way to the server, however many they are: it sleeps most of the time and answers as soon as it is asked."""
 
@@ -47,25 +49,34 @@ class Processes:
     ) -> int:
         """Start a process in a session of its own and return its id; ``on_exit`` gets the exit code (128 + signal). ``has_terminal``
         says that ``stdin`` is one: it becomes that of the session."""
-        process = subprocess.Popen(
-            arguments,
-            cwd=cwd,
-            env=env,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=pass_fds,
-            start_new_session=True,
-            preexec_fn=self._limit_at_terminal if has_terminal else self._limit,
-            umask=0o022,
-            **self._drop,
-        )
-        process.returncode = 0  # Popen must not wait for it: reap() does
-        self._waiting[process.pid] = on_exit
+        streams = (stdin, stdout, stderr)
+        if has_terminal or self.other_uid is not None or not light_fork.is_possible(streams):
+            process = subprocess.Popen(
+                arguments,
+                cwd=cwd,
+                env=env,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=pass_fds,
+                start_new_session=True,
+                preexec_fn=self._limit_at_terminal if has_terminal else self._limit,
+                umask=UMASK,
+                **self._drop,
+            )
+            process.returncode = 0  # Popen must not wait for it: reap() does
+            pid = process.pid
+        else:
+            pid = light_fork.start(arguments, self._limit, cwd=cwd, env=env, streams=streams, pass_fds=pass_fds, umask=UMASK)
+        self._waiting[pid] = on_exit
         # When memory runs out, the kernel takes a command and not the server.
-        with contextlib.suppress(OSError), open(f"/proc/{process.pid}/oom_score_adj", "w") as file:
-            file.write("500")
-        return process.pid
+        with contextlib.suppress(OSError):
+            fd = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(fd, b"500")
+            finally:
+                os.close(fd)
+        return pid
 
     def reap(self) -> None:
         while True:

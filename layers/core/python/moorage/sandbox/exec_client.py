@@ -35,6 +35,7 @@ from moorage.sandbox.over_http import AsyncClosing
 from moorage.sandbox.provisioner import Handle
 
 _LENGTH: Final = struct.Struct(">q")
+_BEHIND_SOCKET: Final = httpx.URL("http://sandbox")
 Stream = Literal["stdout", "stderr"]
 
 
@@ -204,7 +205,7 @@ class ExecClient(AsyncClosing):
         if transport is None and not handle.endpoint.startswith("https:"):
             transport = _Transport(handle.endpoint.removeprefix("unix:") if handle.endpoint.startswith("unix:") else None)
         self._extensions: dict[str, Any] = {"timeout": _TIMEOUT}
-        self._base = httpx.URL("http://sandbox" if handle.endpoint.startswith("unix:") else handle.endpoint)
+        self._base = _BEHIND_SOCKET if handle.endpoint.startswith("unix:") else httpx.URL(handle.endpoint)
         if transport is None or auth is not None:
             transport = _OverInternet(transport, auth)
         self._transport: httpx.AsyncBaseTransport = transport
