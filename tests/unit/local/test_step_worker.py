@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -149,6 +150,21 @@ async def test_a_bounded_number_of_ended_executions_is_kept(tmp_path: Path) -> N
             await rows.end(str(number), "SUCCEEDED")
     await rows.forget_ended()
     assert [await rows.status(name) for name in ("0", "1", "2")] == ["RUNNING", None, "SUCCEEDED"]
+
+
+async def test_a_position_waits_for_another_process_that_writes(rows: ExecutionRows, tmp_path: Path) -> None:
+    await rows.start("resp_1", FIRST, None)
+    await rows.take(0, 10, share=10)
+    with contextlib.closing(sqlite3.connect(tmp_path / "executions.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        keeping = asyncio.create_task(rows.keep("resp_1", 0, "ModelStep", ASKS, (1,)))
+        await asyncio.sleep(0)  # It has tried at once.
+        assert not keeping.done()
+        other.execute("ROLLBACK")
+    assert await keeping
+    await rows.free(0, 2, has_died=False)
+    assert await rows.take(1, 10, share=10) == [TakenExecution("resp_1", "ModelStep", ASKS, (1,), 0)]
+    assert not await rows.keep("resp_1", 0, "ModelStep", FIRST, ())
 
 
 async def test_where_the_disk_is_full_the_reaper_starts_it(tmp_path: Path) -> None:
