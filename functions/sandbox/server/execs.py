@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import hashlib
 import os
 import signal
-from typing import Any, Dict, List, Tuple
+from typing import Any, Deque, Dict, List, Tuple
 
 from command_environment import CommandEnvironment
 from configuration import ServerConfig
@@ -38,6 +39,11 @@ class Execs:
         self.vitals = HealthCounters(config)
         self._untold = ""
         self._by_id: Dict[str, ExecRecord] = {}
+        self._open: Dict[str, ExecRecord] = {}
+        """Those that run."""
+        self._ended: Deque[str] = collections.deque()
+        """Ids of the others, in the order of their ends."""
+        self._ended_bytes = 0
         self._forgotten: Dict[str, None] = {}
         self.surroundings = CommandEnvironment(config, self.processes.other_uid)
         python = [config.python, "-u", config.python_session]
@@ -54,7 +60,7 @@ class Execs:
     @property
     def running(self) -> int:
         """Waited-for execs; a session that nobody looks at holds up no end of its sandbox."""
-        return sum(not record.is_finished for record in self._by_id.values()) + self.sessions.looked_at + self.terminals.watched
+        return len(self._open) + self.sessions.looked_at + self.terminals.watched
 
     def get(self, exec_id: str) -> ExecRecord:
         record = self._by_id.get(exec_id)
@@ -128,16 +134,15 @@ class Execs:
 
     def _finished(self) -> None:
         """Forget the oldest events beyond the bounds, but not that they were."""
-        ended = [(exec_id, record) for exec_id, record in self._by_id.items() if record.is_finished]
-        size = sum(record.transcript.event_bytes for _, record in ended)
-        excess = len(ended) - FINISHED_EXECS_MAX
-        for exec_id, record in ended[:-1]:
-            if excess <= 0 and size <= FINISHED_BYTES_MAX:
-                return
-            del self._by_id[exec_id]
-            record.transcript.forget()
+        for exec_id in [exec_id for exec_id, record in self._open.items() if record.is_finished]:
+            self._ended.append(exec_id)
+            self._ended_bytes += self._open.pop(exec_id).transcript.event_bytes
+        while len(self._ended) > 1 and (len(self._ended) > FINISHED_EXECS_MAX or self._ended_bytes > FINISHED_BYTES_MAX):
+            exec_id = self._ended.popleft()
+            transcript = self._by_id.pop(exec_id).transcript
+            self._ended_bytes -= transcript.event_bytes
+            transcript.forget()
             self._forgotten[exec_id] = None
-            excess, size = excess - 1, size - record.transcript.event_bytes
             if len(self._forgotten) > FORGOTTEN_IDS_MAX:
                 del self._forgotten[next(iter(self._forgotten))]
 
@@ -152,7 +157,9 @@ class Execs:
         if not 0 < timeout_ms <= TIMEOUT_MS_MAX or not 0 <= chars_max <= OUTPUT_CHARS_MAX:
             raise RequestError(400, "invalid_request", "timeout_ms or max_output_length is out of range.")
         spool = Spool(self._config.spool_dir, exec_id, self._config.spool_bytes_max)
-        record = self._by_id[exec_id] = ExecRecord(self._loop, fingerprint, timeout_ms, Transcript(chars_max, spool), self.vitals)
+        record = self._by_id[exec_id] = self._open[exec_id] = ExecRecord(
+            self._loop, fingerprint, timeout_ms, Transcript(chars_max, spool), self.vitals
+        )
         self._untold, news = "", self._untold
         if news:
             record.transcript.add_text("stderr", news)

@@ -104,6 +104,29 @@ async def test_a_connection_torn_at_any_event_loses_nothing(client: ExecClient) 
         assert result_of([*seen]) == Result("1\n2\n3\n4\n5\n6\n", "", "exit", 7)
 
 
+async def test_the_events_that_ended_first_are_forgotten_and_their_commands_run_no_more(tmp_path: Path) -> None:
+    long, first = new_id(), new_id()
+    with exec_server(tmp_path) as process:
+        async with ExecClient(process.handle) as client:
+            await until_up(client)
+            command = "until [ -e ended ]; do sleep 0.01; done; echo late"
+            waiting = client.exec(long, command, timeout_ms=60_000, max_output_length=100)
+            assert await anext(waiting) == ExecStarted(0)
+            for number in range(70):  # A megabyte each, and 64 are kept.
+                exec_id = new_id() if number else first
+                command = f"head -c 1000000 /dev/zero | tr '\\0' {number % 10}"
+                await collect(client.exec(exec_id, command, timeout_ms=60_000, max_output_length=1_000_000))
+            await run(client, "touch ended")
+            told = [ExecStarted(0), ExecOutput(1, "stdout", "late\n"), ExecEnded(2, "exit", 0, 0, None)]
+            assert await collect(waiting) == told[1:]
+            assert await collect(client.attach(long)) == told
+            with pytest.raises(SandboxGone, match="no longer kept"):
+                await collect(client.attach(first))
+            with pytest.raises(SandboxGone, match="no longer kept"):
+                await collect(client.exec(first, "true", timeout_ms=5_000, max_output_length=10))
+            assert (await client.health()).running == 0
+
+
 async def test_any_text_can_be_an_id(client: ExecClient) -> None:
     for exec_id in ("resp_1-call_2|fc_3/4?5#6 é%2F-0", "resp_1-call_2|fc_3/4?5#6 é%2F-1", "a:b"):
         command = f"printf '%s' '{exec_id}' 0123456789"
