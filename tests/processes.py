@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from moorage.local.step_worker import NAME
+from moorage.local.launcher import NAME as LAUNCHER
+from moorage.local.step_worker import NAME as WORKER
 
 
 def descendants(pid: int) -> dict[int, str]:
@@ -57,7 +58,12 @@ def power_cut(process: "subprocess.Popen[bytes] | None") -> None:
 
 def is_worker(line: str) -> bool:
     """Of the loop, on one machine; also one that still imports its modules, and has no name."""
-    return line.endswith(f"({NAME})") or "moorage.local.step_worker" in line
+    return line.endswith(f"({WORKER})") or "moorage.local.step_worker" in line
+
+
+def is_launcher(line: str) -> bool:
+    """Also what it has just forked, which still looks like it."""
+    return line.endswith(f"({LAUNCHER})") or "moorage.local.launcher" in line
 
 
 def until(condition: Callable[[], object], seconds_max: float = 60) -> None:

@@ -17,7 +17,7 @@ import httpx
 
 from tests.chaos.upstream import ScriptedUpstream
 from tests.chaos.wire import Wire
-from tests.processes import descendants, is_worker
+from tests.processes import descendants, is_launcher, is_worker
 from tests.stack import Stack
 
 SHORT_SECONDS: Final = (0.5, 4.0)
@@ -36,7 +36,7 @@ VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
     "exec server": lambda line: "exec_server" in line and not line.startswith("bwrap"),
     "command": lambda line: "tok_" in line and line.startswith(("/usr/bin/bash", "bash", "sh", "/bin/sh")),
     "browser": lambda line: "--remote-debugging-pipe" in line and "--type=" not in line,
-    "launcher": lambda line: "moorage.local.launcher" in line,
+    "launcher": is_launcher,
     "proxy": lambda line: "egress_proxy" in line,
 }
 WEIGHTS: Final = {

@@ -17,7 +17,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from moorage.local.step_worker import NAME
+from moorage.local.launcher import NAME as LAUNCHER
+from moorage.local.step_worker import NAME as WORKER
 
 from tests.chaos import document
 from tests.chaos.run import Load, Told
@@ -25,8 +26,8 @@ from tests.processes import descendants
 from tests.stack import Stack
 
 KINDS: Final = {
-    "launcher": "moorage.local.launcher",
-    "worker": f"({NAME})",
+    "launcher": f"({LAUNCHER})",
+    "worker": f"({WORKER})",
 }
 _SAMPLE_SECONDS: Final = 10
 _GROWTH_BYTES: Final = 32 * 1024 * 1024

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import kill_all, until
+from tests.processes import is_launcher, kill_all, until
 from tests.scenarios.test_computer import CLICK, OPEN, SERVE, SHOT, TOOLS, acts, said, shown
 from tests.stack import Stack, say, script, shell
 
@@ -55,7 +55,7 @@ def test_a_killed_browser_is_told_and_the_next_call_has_a_new_one(stack: Stack) 
 
 
 def test_the_end_of_all_sandboxes_is_told_and_the_next_call_has_new_ones(stack: Stack) -> None:
-    ended = struck(stack, lambda line: "moorage.local.launcher" in line, shell(SERVE), acts(OPEN, SHOT))
+    ended = struck(stack, is_launcher, shell(SERVE), acts(OPEN, SHOT))
     lost, again = shown(ended)
     assert (ended.status, lost.status, lost.actions[0]["error"]) == ("completed", "failed", LOST)
     assert again.page["title"] == "Shop"

@@ -15,7 +15,7 @@ from moorage.store.api_keys import ApiKeys
 from moorage.store.sqlite_table import SqliteTable
 
 from tests.chaos.batches import assert_settled_once_and_found_once, met_in_the_middle
-from tests.processes import descendants, is_worker, power_cut, until
+from tests.processes import descendants, is_launcher, is_worker, power_cut, until
 from tests.stack import SHELL, Stack, clean_environment, outputs, say, script, shell
 
 TOOLS: Any = [SHELL]
@@ -30,10 +30,6 @@ for path in sys.argv[1:]:
     except OSError as error:
         print(type(error).__name__)
 """
-
-
-def is_launcher(line: str) -> bool:
-    return "moorage.local.launcher" in line
 
 
 def status(stack: Stack, path: str, key: str | None = None) -> int:

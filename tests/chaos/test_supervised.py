@@ -12,14 +12,10 @@ from typing import Any
 import pytest
 from openai import APIStatusError, OpenAI
 
-from tests.processes import descendants, is_worker, kill_all, until
+from tests.processes import descendants, is_launcher, is_worker, kill_all, until
 from tests.stack import SHELL, Stack, outputs, say, script, shell
 
 TOOLS: Any = [SHELL]
-
-
-def is_launcher(line: str) -> bool:
-    return "moorage.local.launcher" in line
 
 
 @pytest.mark.timeout(300)

@@ -1,5 +1,6 @@
 """``moorage up`` and ``make up`` as a user runs them: a terminal, a port, Ctrl-C."""
 
+import json
 import os
 import pty
 import queue
@@ -20,10 +21,11 @@ from pathlib import Path
 import httpx
 import pytest
 from moorage.command_hints import typed_here
+from moorage.local.processes import identity
 from openai import APIConnectionError, OpenAI
 
-from tests.processes import descendants
-from tests.stack import ROOT, TOLD_PROGRAMS, clean_environment, raw_events, say, script
+from tests.processes import descendants, is_launcher
+from tests.stack import ROOT, TOLD_PROGRAMS, Stack, clean_environment, raw_events, say, script
 
 _SECONDS_MAX = 60
 _IS_SET_UP = ("make", "--question", ".venv/.local", ".venv-toolbox/.done", ".venv-egress/.done")
@@ -58,12 +60,13 @@ class Terminal:
         return found
 
     def press_ctrl_c(self) -> tuple[int, str, list[str]]:
-        """The exit code, the errors, and the command lines of the processes that are left."""
+        """The exit code, the errors, and the command lines of the processes that are left. A program that its launcher was killed over
+        has no parent but the system's first process, which may take a moment to see its end."""
         below = descendants(self.process.pid)
         assert below
         os.killpg(self.process.pid, signal.SIGINT)
         _, errors = self.process.communicate(timeout=_SECONDS_MAX)
-        return self.process.returncode, errors.decode(), [line for pid, line in below.items() if Path(f"/proc/{pid}").exists()]
+        return self.process.returncode, errors.decode(), [line for pid, line in below.items() if identity(pid)]
 
 
 @pytest.fixture
@@ -118,9 +121,41 @@ def test_make_up_is_the_same(state_dir: Path) -> None:
 def test_ctrl_c_during_the_start_leaves_nothing(state_dir: Path) -> None:
     terminal = Terminal(*up(state_dir, "--port", "0"))
     deadline = time.monotonic() + _SECONDS_MAX
-    while not any("moorage.local.launcher" in line for line in descendants(terminal.process.pid).values()):
+    while not any(is_launcher(line) for line in descendants(terminal.process.pid).values()):
         assert time.monotonic() < deadline
     assert terminal.press_ctrl_c() == (130, "", [])
+
+
+def memory_of(pid: int) -> Iterator[bytes]:
+    """All that a process may have written."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            span, rights = line.split()[:2]
+            if rights.startswith("rw"):
+                begin, end = (int(address, 16) for address in span.split("-"))
+                memory.seek(begin)
+                yield memory.read(end - begin)
+
+
+def test_the_owner_of_the_sandboxes_has_no_secrets_and_no_files_of_the_stack(state_dir: Path) -> None:
+    """It is a copy of the process that has them later. The second start finds the secrets of the first."""
+    Stack(state_dir).start().stop()
+    secrets = [value.encode() for value in json.loads((state_dir / "secrets.json").read_text()).values()]
+    stack = Stack(state_dir).start()
+    try:
+        assert stack.process is not None
+        (launcher,) = (pid for pid, line in descendants(stack.process.pid).items() if is_launcher(line))
+        found = {
+            pid: {secret for part in memory_of(pid) for secret in secrets if secret in part} for pid in (stack.process.pid, launcher)
+        }
+        assert found == {stack.process.pid: set(secrets), launcher: set()}
+        held = {os.readlink(each) for each in Path(f"/proc/{launcher}/fd").iterdir()}
+        files = {each for each in held if each.startswith(f"{state_dir}/")}
+        assert files == {f"{state_dir}/{name}" for name in ("launcher.log", "sandboxes/launcher.lock")}
+        shared = held & {os.readlink(each) for each in Path(f"/proc/{stack.process.pid}/fd").iterdir()}
+        assert {each for each in shared if each.startswith(("socket:", "pipe:"))} == set()
+    finally:
+        assert stack.stop() == 0
 
 
 def test_on_a_terminal_the_start_says_what_it_waits_for(state_dir: Path) -> None:
@@ -300,7 +335,7 @@ def test_a_demonstration_that_is_ended_leaves_nothing(number: signal.Signals, sh
     terminal.process.send_signal(number)
     _, errors = terminal.process.communicate(timeout=_SECONDS_MAX)
     assert (terminal.process.returncode, errors) == (130 if number is signal.SIGINT else 128 + number, b"")
-    assert [line for pid, line in below.items() if Path(f"/proc/{pid}").exists()] == []
+    assert [line for pid, line in below.items() if identity(pid)] == []
     assert list(short.glob("moorage-demo-*")) == []
 
 

@@ -14,13 +14,17 @@ _LATE_SECONDS = (0.2, 2.0)
 
 
 class Told:
-    """A number in a file that somebody else writes."""
+    """A number in a file that somebody else writes. It is opened for each use: a copied process closes what it has not opened."""
 
     def __init__(self, name: str) -> None:
-        self._descriptor = os.open(f"{_FOLDER}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        self._path = f"{_FOLDER}/{name}"
 
     def __call__(self) -> float:
-        return float(os.pread(self._descriptor, 32, 0) or b"0")
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return float(os.read(descriptor, 32) or b"0")
+        finally:
+            os.close(descriptor)
 
 
 def _set_clock(offset: Told) -> None:

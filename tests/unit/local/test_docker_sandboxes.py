@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from moorage.errors import SettingsConflict
-from moorage.local.docker_sandboxes import docker_environment, provisioner_of
+from moorage.local.docker_sandboxes import docker_environment
+from moorage.local.provisioners import provisioner_of
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ time.sleep(600)
 COPIED = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from moorage.local.processes import fork, stop_process
+from moorage.local.processes import close_all_files, fork, stop_process
 
 def sleep():
     print("begun", flush=True)
@@ -31,11 +31,23 @@ def sleep():
 def fail():
     raise OSError("no room")
 
+def refuse():
+    raise SystemExit("no bubblewrap")
+
+def files():
+    close_all_files()
+    print(sorted(os.listdir("/proc/self/fd")))
+
 modules, output = len(sys.modules), Path(sys.argv[1])
 done = fork(lambda: print(len(sys.modules) == modules, os.getsid(0) == os.getpid()), output)
 print(done.wait(60), output.read_text(), end="")
 failed = fork(fail, output)
 print(failed.wait(60), output.read_text().splitlines()[-1])
+refused = fork(refuse, output)
+print(refused.wait(60), output.read_text().splitlines()[-1])
+opened = os.open("/", os.O_RDONLY)
+bare = fork(files, output)
+print(bare.wait(60), output.read_text().splitlines()[-1])
 asleep = fork(sleep, output)
 try:
     asleep.wait(0.01)
@@ -105,5 +117,6 @@ def test_a_copy_of_a_process_is_a_child_like_a_program(tmp_path: Path) -> None:
     output = tmp_path / "copy.log"
     done = subprocess.run([sys.executable, "-c", COPIED, str(output)], capture_output=True, text=True, check=True)
     *said, left = done.stdout.splitlines()
-    assert (said, done.stderr) == (["0 True True", "1 OSError: no room", "None", f"{-signal.SIGTERM} {-signal.SIGTERM}"], "")
+    endings = ("0 True True", "1 OSError: no room", "1 no bubblewrap", "0 ['0', '1', '2', '3']")
+    assert (said, done.stderr) == ([*endings, "None", f"{-signal.SIGTERM} {-signal.SIGTERM}"], "")
     until(lambda: not identity(int(left)))

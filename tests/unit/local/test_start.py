@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.stack import ROOT, clean_environment
 
 IMPORTED = """
@@ -14,8 +16,8 @@ modules, late = sys.modules, []
 gc.callbacks.append(lambda phase, info: late.append(phase) if "moorage.errors" in modules else None)
 try:
     runpy.run_module("moorage.local.stack", run_name="__main__")
-except SystemExit:
-    pass
+except SystemExit as end:
+    print(end.code)
 gc.callbacks.clear()
 print(late)
 modules["moorage.runtime"].relieve_collector()
@@ -50,14 +52,17 @@ def test_one_machine_starts_without_what_few_stacks_use(tmp_path: Path) -> None:
     assert (UNUSED & set(done.stdout.split()), done.stderr) == (set(), "")
 
 
-def test_the_owner_of_the_sandboxes_starts_without_the_store_and_the_wire() -> None:
-    command = [sys.executable, "-c", "import moorage.local.launcher, sys; print(*sys.modules)"]
+@pytest.mark.parametrize("copied", ["sys", "moorage.cli.main, moorage.cli.up, moorage.local.stack"], ids=["a program", "a copy"])
+def test_the_owner_of_the_sandboxes_starts_without_the_store_and_the_wire(copied: str) -> None:
+    """Also as a copy of the stack's process."""
+    command = [sys.executable, "-c", f"import {copied}, moorage.local.launcher, sys; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (UNUSED | {"aws_lambda_powertools", "botocore", "fastapi", "pydantic", "sqlite3"}) & set(done.stdout.split()) == set()
 
 
 def test_nobody_looks_for_garbage_before_a_stack_serves(tmp_path: Path) -> None:
-    """One that ends after its imports, for a folder whose path is too long."""
-    environment = {**os.environ, "MOORAGE_STATE_DIR": str(tmp_path / ("long" * 30))}
+    """One that ends after its imports, for a setting."""
+    environment = {**os.environ, "MOORAGE_STATE_DIR": str(tmp_path), "MOORAGE_PORT": "0", "MOORAGE_WORKERS": "many"}
     done = subprocess.run([sys.executable, "-c", IMPORTED], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[]", "True"]
+    refusal = "moorage: MOORAGE_WORKERS takes a number of processes from 1, not 'many'."
+    assert done.stdout.splitlines() == [refusal, "[]", "True"]

@@ -16,18 +16,9 @@ from moorage.settings import Settings
 
 log = logging.getLogger(__name__)
 
-KINDS: Final = ("launcher", "docker")
 _SOCKET_OF_ONE: Final = "moorage-0123456789abcdef01234567-desk/run/exec.sock"
 _SOCKET_PATH_BYTES_MAX: Final = 107
 """unix(7): sun_path has 108 bytes, the last of them null."""
-
-
-def provisioner_of(environ: Mapping[str, str]) -> str:
-    """The starter of sandboxes on this machine. Raises :class:`SettingsConflict` for provisioners of AWS accounts."""
-    kind = environ.get("MOORAGE_PROVISIONER") or "launcher"
-    if kind not in KINDS:
-        raise SettingsConflict(f"MOORAGE_PROVISIONER is '{kind}'. On one machine it is 'launcher' (bubblewrap) or 'docker'.")
-    return kind
 
 
 def docker_environment(environ: Mapping[str, str], state_dir: Path) -> dict[str, str]:

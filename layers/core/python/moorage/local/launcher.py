@@ -45,6 +45,7 @@ from moorage.local.bubblewrap import Bubblewrap
 from moorage.local.control_groups import ControlGroups
 from moorage.local.disk_guard import DiskLimits
 from moorage.local.disks import Disks
+from moorage.local.processes import take_name
 from moorage.local.programs import known_programs
 from moorage.local.resource_paths import ROOT
 from moorage.local.sandbox_paths import TERMINALS_NAME, Site, Toolbox
@@ -67,6 +68,9 @@ class SignalledServer(uvicorn.Server):
 
 
 log = logging.getLogger("moorage.launcher")
+
+NAME: Final = "moorage-launch"
+"""Of its process, which has room for 15 bytes."""
 
 SERVER_DIR: Final = ROOT / "functions" / "sandbox"
 PR_SET_PDEATHSIG: Final = 1
@@ -283,4 +287,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    take_name(NAME)
     main()

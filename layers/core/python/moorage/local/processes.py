@@ -3,18 +3,22 @@
 import ctypes
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol, TypeVar
 
 from moorage.dataclass import dataclass
 from moorage.disk import flush_folder
+from moorage.terminal import say
 
+START_SECONDS_MAX = 30
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _WAIT_SECONDS = 0.01
@@ -60,6 +64,9 @@ class ChildProcess(Protocol):
     def send_signal(self, sig: int) -> None: ...
     def kill(self) -> None: ...
     def terminate(self) -> None: ...
+
+
+Begun = TypeVar("Begun", bound=ChildProcess)
 
 
 @dataclass(slots=True)
@@ -127,12 +134,22 @@ def _be_child(work: Callable[[], None], output: Path, parent: int) -> None:
         os.close(log)
         work()
         code = 0
+    except SystemExit as end:
+        say(str(end.code), out=sys.stderr)  # As Python does for a program.
     except BaseException:
         traceback.print_exc()
     finally:
         with suppress(Exception):
             sys.stderr.flush()
         os._exit(code)
+
+
+def close_all_files() -> None:
+    """All descriptors but the standard ones, as a program is begun."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with suppress(OSError):  # The one that this list was read by.
+                os.close(int(name))
 
 
 def take_name(name: str) -> None:
@@ -197,6 +214,60 @@ def write_private(path: Path, text: str) -> None:
         os.fsync(file.fileno())
     new.replace(path)
     flush_folder(path.parent)
+
+
+def noted(place: Path, begin: Callable[[], Begun]) -> Begun:
+    """The process that ``begin`` starts, noted at ``place``. The one that is noted there is ended first."""
+    end_leftover(place)
+    process = begin()
+    write_private(place, identity(process.pid))
+    return process
+
+
+def begin_program(
+    command: Sequence[str],
+    log_file: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    lock: IO[str] | None = None,
+) -> "subprocess.Popen[bytes]":
+    """A program that ends with this process, and holds the ``lock`` until then."""
+    with log_file.open("ab") as log, uninterrupted():
+        return subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            pass_fds=() if lock is None else (lock.fileno(),),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=dying_with(os.getpid()),
+        )
+
+
+def end_now(process: ChildProcess) -> None:
+    """Without a chance to end by itself."""
+    process.kill()
+    process.wait()
+
+
+def comes_up(process: ChildProcess, path: Path) -> bool:
+    """Whether it listens at ``path`` before it ends, and before its time is up."""
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline and process.poll() is None:
+        with socket.socket(socket.AF_UNIX) as connection:
+            if connection.connect_ex(str(path)) == 0 and _listener_of(connection) == process.pid:
+                return True
+        time.sleep(0.01)
+    return False
+
+
+def _listener_of(connection: socket.socket) -> int:
+    """unix(7): the process that called ``listen``. It may be of an earlier start that has not ended yet."""
+    pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return int(pid)
 
 
 def inherited_environment() -> dict[str, str]:

@@ -15,7 +15,7 @@ from moorage import limits
 from moorage.dataclass import dataclass
 from moorage.errors import MoorageError
 from moorage.local.logs import cut
-from moorage.local.processes import ChildProcess, is_stopped
+from moorage.local.processes import ChildProcess, is_stopped, stop_process
 
 Address = str | tuple[str, int]
 """The path of a Unix socket, or host and port."""
@@ -52,6 +52,11 @@ class Child:
                 f"{self.name} was started {self.young_deaths} times and died at once each time, so the stack ends. "
                 f"Its last words are in {self.last_words}; 'moorage doctor' looks for the usual causes."
             )
+
+
+def stop_child(child: Child, seconds_max: int) -> None:
+    """Its running processes: it may have been started again."""
+    stop_process(child.process, seconds_max)
 
 
 @dataclass(slots=True)
