@@ -26,6 +26,7 @@ class Processes:
         self._config = config
         # Loaded here: between fork and exec nothing is imported.
         self._prctl = ctypes.CDLL(None).prctl
+        self._bounds = bounds_of(config)
         self._waiting: Dict[int, Callable[[int], None]] = {}
         self.shell = found("bash", config.path) or found("sh", config.path) or "/bin/sh"
         self.other_uid = config.uid if os.geteuid() == 0 else None
@@ -109,14 +110,8 @@ class Processes:
         # No set-uid program gives a command more than it has. Engines can say so themselves, Fargate cannot.
         self._prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         os.nice(COMMAND_NICENESS)
-        # Not 0: a core_pattern that is a program is run all the same then, outside and as root; 1 is what the kernel uses to say no.
-        set_limit(resource.RLIMIT_CORE, 1)
-        set_limit(resource.RLIMIT_NOFILE, self._config.open_files_max)
-        # With a control group that one is the limit, for the kernel counts there what it refuses.
-        set_limit(resource.RLIMIT_NPROC, self._config.processes_max + (PROCESSES_SLACK if self._config.join_fds else 0))
-        set_limit(resource.RLIMIT_FSIZE, self._config.disk_bytes_max)
-        if self._config.process_bytes_max:
-            set_limit(resource.RLIMIT_DATA, self._config.process_bytes_max)
+        for which, bound in self._bounds:
+            resource.setrlimit(which, (bound, bound))
 
 
 def found(program: str, path: str) -> Optional[str]:
@@ -124,8 +119,20 @@ def found(program: str, path: str) -> Optional[str]:
     return next((candidate for candidate in candidates if os.access(candidate, os.X_OK)), None)
 
 
-def set_limit(which: int, value: int) -> None:
-    """Lower a limit, soft and hard; one that is lower already stays."""
-    hard = resource.getrlimit(which)[1]
-    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(which, (bound, bound))
+def bounds_of(config: ServerConfig) -> List[Tuple[int, int]]:
+    """The limits of a command, soft and hard. One that is lower already stays."""
+    wanted = [
+        # Not 0: a core_pattern that is a program is run all the same then, outside and as root; 1 is what the kernel uses to say no.
+        (resource.RLIMIT_CORE, 1),
+        (resource.RLIMIT_NOFILE, config.open_files_max),
+        # With a control group that one is the limit, for the kernel counts there what it refuses.
+        (resource.RLIMIT_NPROC, config.processes_max + (PROCESSES_SLACK if config.join_fds else 0)),
+        (resource.RLIMIT_FSIZE, config.disk_bytes_max),
+    ]
+    if config.process_bytes_max:
+        wanted.append((resource.RLIMIT_DATA, config.process_bytes_max))
+    return [(which, lowered(value, resource.getrlimit(which)[1])) for which, value in wanted]
+
+
+def lowered(value: int, hard: int) -> int:
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
