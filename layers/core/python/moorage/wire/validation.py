@@ -117,10 +117,16 @@ def build_validators(chosen: Iterable[JsonValidator[Any]] | None = None) -> None
 
 def _named_in(schema: Any) -> set[str]:
     """The definitions that a schema refers to."""
-    if isinstance(schema, dict):
-        own = {schema["schema_ref"]} if schema.get("type") == "definition-ref" else set[str]()
-        return own.union(*map(_named_in, schema.values()))
-    return set[str]().union(*map(_named_in, schema)) if isinstance(schema, list | tuple) else set()
+    found, parts = set[str](), [schema]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            if part.get("type") == "definition-ref":
+                found.add(part["schema_ref"])
+            parts += part.values()
+        elif isinstance(part, list | tuple):
+            parts += part
+    return found
 
 
 def parse_object(body: bytes | Fields, *, values_max: int = limits.REQUEST_VALUES_MAX) -> Fields:
