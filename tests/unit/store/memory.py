@@ -62,7 +62,7 @@ class MemoryTable(Table):
         wanted = list(dict.fromkeys(keys))
         self.reads += bool(wanted)
         found = [self.records[key] for key in wanted if key in self.records]
-        return [copied({name: value for name, value in record.items() if name not in without}) for record in found]
+        return [_less(record, without) for record in found]
 
     async def write_all(self, writes: Sequence[Write]) -> tuple[int, ...]:
         """All or nothing, at one moment: a process dies before it or after it."""
@@ -92,6 +92,7 @@ class MemoryTable(Table):
         limit: int | None = None,
         consistent: bool = True,
         index: str | None = None,
+        without: Collection[str] = (),
     ) -> list[Record]:
         self.reads += 1
         pk_name, sk_name = ("PK", "SK") if index is None else (f"{index}PK", f"{index}SK")
@@ -109,7 +110,7 @@ class MemoryTable(Table):
         found.sort(key=itemgetter(sk_name, "PK", "SK"), reverse=descending)
         self.longest_answer = max(self.longest_answer, len(found[:limit]))
         if index is None:
-            return [copied(record) for record in found[:limit]]
+            return [_less(record, without) for record in found[:limit]]
         return [{name: record[name] for name in ("PK", "SK", pk_name, sk_name)} for record in found[:limit]]
 
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[Key] = ()) -> None:
@@ -117,6 +118,10 @@ class MemoryTable(Table):
             await self.put(record)
         for key in deletes:
             self.records.pop(key, None)
+
+
+def _less(record: Record, without: Collection[str]) -> Record:
+    return copied({name: value for name, value in record.items() if name not in without})
 
 
 def _stored(write: Write, there: Record | None) -> Record:

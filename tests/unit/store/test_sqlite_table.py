@@ -1,5 +1,6 @@
-"""A read of one machine's table takes the same work, however much is stored."""
+"""A read of one machine's table takes the same work, however much is stored. Work on much of it lets others in."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,3 +52,53 @@ async def test_a_read_takes_no_more_steps_where_more_is_stored(table: SqliteTabl
     few = await steps_of(table, read)
     await grow(table, 100, 5_000)
     assert await steps_of(table, read) <= few + 20
+
+
+MANY = 3_000
+ORDERS: dict[str, Read] = {
+    "ascending": lambda table: table.query("p"),
+    "descending": lambda table: table.query("p", descending=True),
+    "up to a limit": lambda table: table.query("p", limit=MANY - 7),
+    "by names": lambda table: table.get_many(("p", f"{n:04}") for n in range(MANY)),
+}
+
+
+async def during(work: Awaitable[Any]) -> tuple[Any, int]:
+    """The result of some work, and how often others had their turn."""
+    task, turns = asyncio.ensure_future(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return task.result(), turns
+
+
+@pytest.mark.parametrize("order", ORDERS)
+async def test_a_read_of_a_large_partition_lets_others_in(table: SqliteTable, order: str) -> None:
+    body = bytes(8_000)
+    await table.write_many({"PK": "p", "SK": f"{n:04}", "body": body} for n in range(MANY))
+    found, turns = await during(ORDERS[order](table))
+    names = [f"{n:04}" for n in range(MANY)]
+    wanted = {"descending": names[::-1], "up to a limit": names[: MANY - 7]}.get(order, names)
+    assert ([record["SK"] for record in found], {record["body"] for record in found}) == (wanted, {body})
+    assert turns > 3  # At the first turn, the read begins; at the last, it is over.
+
+
+async def test_a_read_of_a_large_part_of_the_index_lets_others_in(table: SqliteTable) -> None:
+    """Several records have one sort key there."""
+    many = 60_000
+    await table.write_many({"PK": f"p{n}", "SK": "s", "GSI1PK": "i", "GSI1SK": str(n % 7)} for n in range(many))
+    found, turns = await during(table.query("i", index=INDEX))
+    assert [(entry["GSI1SK"], entry["PK"]) for entry in found] == sorted((str(n % 7), f"p{n}") for n in range(many))
+    assert turns > 3
+
+
+async def test_a_small_write_does_not_wait_for_the_end_of_many(table: SqliteTable) -> None:
+    ended: list[str] = []
+
+    async def write(name: str, count: int) -> None:
+        await table.write_many({"PK": name, "SK": f"{n:04}"} for n in range(count))
+        ended.append(name)
+
+    await asyncio.gather(write("many", MANY), write("one", 1))
+    await table.write_many(deletes=[("many", f"{n:04}") for n in range(MANY)])
+    assert (ended, await table.query("many"), len(await table.query("one"))) == (["one", "many"], [], 1)

@@ -366,7 +366,7 @@ class AgentSessions:
         """What hangs below goes first, so that a deletion that breaks off can be repeated."""
         pk = keys.agent_session(session.tenant_id, session.id)
         await self._blobs.delete_prefix(object_keys.agent_session_objects(session.tenant_id, session.id))
-        sort_keys = [record["SK"] for record in await self._table.query(pk) if record["SK"] != keys.GONE]
+        sort_keys = [record["SK"] for record in await self._table.query(pk, without=("body",)) if record["SK"] != keys.GONE]
         last = [sort_key for sort_key in sort_keys if sort_key in (keys.META, keys.PURGE)]
         await self._table.write_many(deletes=[(pk, sort_key) for sort_key in sort_keys if sort_key not in last])
         gone = gone_record(pk, keys.GONE, session.created_at, session.id, self._clock())

@@ -111,7 +111,7 @@ class Conversations:
         await self.get(tenant_id, conversation_id)
         pk = keys.conversation(tenant_id, conversation_id)
         await self._blobs.delete_prefix(object_keys.conversation_objects(tenant_id, conversation_id))
-        records = await self._table.query(pk)
+        records = await self._table.query(pk, without=("body",))
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in records if record["SK"] != keys.META])
         await self._table.write_many(deletes=[(pk, keys.META)])
 

@@ -57,7 +57,7 @@ class DynamoTable(Table):
             asked = {self.name: {"Keys": keys, "ConsistentRead": consistent}}
             answer = await self._call(self.client.batch_get_item, {"RequestItems": asked})
             items = answer["Responses"].get(self.name, [])
-            records += [decode({name: value for name, value in item.items() if name not in without}) for item in items]
+            records += [decode(_less(item, without)) for item in items]
             keys = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
         return records
 
@@ -111,6 +111,7 @@ class DynamoTable(Table):
         descending: bool = False,
         limit: int | None = None,
         index: str | None = None,
+        without: Collection[str] = (),
     ) -> list[Record]:
         """Pages are followed until ``limit`` records are there."""
         if not can_stand(pk, prefix or ""):
@@ -138,7 +139,7 @@ class DynamoTable(Table):
             if limit is not None:
                 request["Limit"] = limit - len(records)
             answer = await self._call(self.client.query, request)
-            records += [decode(item) for item in answer["Items"]]
+            records += [decode(_less(item, without)) for item in answer["Items"]]
             last = answer.get("LastEvaluatedKey")
             if not last or (limit is not None and len(records) >= limit):
                 return records
@@ -231,6 +232,10 @@ def _range(prefix: str | None, after: str | None, up_to: str | None) -> tuple[st
     low = (prefix or "") if after is None else max(prefix or "", after + "\x00")
     high = f"{prefix}\U0010ffff" if up_to is None else up_to
     return None if low > high else ("#sk BETWEEN :low AND :high", {":low": low, ":high": high})
+
+
+def _less(item: dict[str, Any], without: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name not in without} if without else item
 
 
 def _key(pk: str, sk: str) -> dict[str, Any]:

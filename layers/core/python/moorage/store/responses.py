@@ -584,7 +584,7 @@ class Responses:
     async def delete(self, tenant_id: str, response_id: str) -> None:
         """Remove every record and object of a response. Its usage stays counted, as long as it would have been kept."""
         pk = keys.response(tenant_id, response_id)
-        records = await self._table.query(pk)
+        records = await self._table.query(pk, without=("body",))
         remains = response_list.remains(tenant_id, response_id, records)
         await self._table.write_many(
             puts=[] if remains is None else [remains], deletes=[(pk, record["SK"]) for record in records if record["SK"] != keys.GONE]

@@ -2,10 +2,12 @@
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from moorage.errors import ConditionFailed
+from moorage.parallel import Breath
 from moorage.store.journal import Journal
 from moorage.store.record_text import dump_record, load_record
 from moorage.store.schema import INDEX, INDEX_PARTITION_KEY, INDEX_SORT_KEY, PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
@@ -16,7 +18,10 @@ _ADD: Final = "INSERT INTO records (pk, sk, index_pk, index_sk, ttl, item) VALUE
 _ADD_NEW: Final = _ADD + "NOTHING"
 PUT: Final = _ADD + "UPDATE SET index_pk = excluded.index_pk, index_sk = excluded.index_sk, ttl = excluded.ttl, item = excluded.item"
 _DELETE: Final = "DELETE FROM records WHERE pk = ? AND sk = ?"
+_OF_INDEX: Final = (PARTITION_KEY, SORT_KEY, INDEX_PARTITION_KEY, INDEX_SORT_KEY)
 _KEYS_AT_ONCE: Final = 400
+_WRITTEN_AT_ONCE: Final = 500
+"""Of many unconditional writes, so that those of others have their turn."""
 _SURELY_SMALL_BYTES: Final = RECORD_BYTES_MAX // 2
 """A text of this length is of no record that is too large: in it each value takes at least half of what DynamoDB counts."""
 
@@ -34,14 +39,15 @@ class SqliteTable(Table):
         self, keys: Iterable[tuple[str, str]], *, consistent: bool = False, without: Collection[str] = ()
     ) -> list[Record]:
         wanted = list(dict.fromkeys(keys))
-        found: list[Record] = []
+        found, breath = list[Record](), Breath()
         for start in range(0, len(wanted), _KEYS_AT_ONCE):
             some = wanted[start : start + _KEYS_AT_ONCE]
             values = ", ".join(["(?, ?)"] * len(some))
             # A CROSS JOIN keeps its order: each key is looked up. ``(pk, sk) IN (VALUES ...)`` would read the whole table.
             sql = f"SELECT item FROM (VALUES {values}) CROSS JOIN records ON pk = column1 AND sk = column2"  # noqa: S608 (question marks)
-            rows = self.journal.reader.execute(sql, [part for key in some for part in key]).fetchall()
-            found += [load_record(item, without) for (item,) in rows]
+            for (item,) in self.journal.reader.execute(sql, [part for key in some for part in key]).fetchall():
+                found.append(load_record(item, without))
+                await breath.taken()
         return found
 
     async def query(
@@ -54,7 +60,9 @@ class SqliteTable(Table):
         descending: bool = False,
         limit: int | None = None,
         index: str | None = None,
+        without: Collection[str] = (),
     ) -> list[Record]:
+        """In pieces of some milliseconds. Each is a statement of its own, so no reader stands open while others have their turn."""
         assert index in (None, INDEX)
         columns = ("pk", "sk") if index is None else ("index_pk", "index_sk")
         where, values = [f"{columns[0]} = ?"], [pk]
@@ -64,16 +72,23 @@ class SqliteTable(Table):
                 where.append(f"{columns[1]} {test}")
                 values.append(bound)
         order = "DESC" if descending else "ASC"
-        shown, sort = ("item", ("sk",)) if index is None else ("pk, sk, index_pk, index_sk", ("index_sk", "pk", "sk"))
-        sql = (
-            f"SELECT {shown} FROM records WHERE {' AND '.join(where)} "  # noqa: S608 (names of columns, and question marks)
-            f"ORDER BY {', '.join(f'{column} {order}' for column in sort)} LIMIT ?"
-        )
-        rows = self.journal.reader.execute(sql, (*values, -1 if limit is None else limit)).fetchall()
-        if index is None:
-            return [load_record(item) for (item,) in rows]
-        names = (PARTITION_KEY, SORT_KEY, INDEX_PARTITION_KEY, INDEX_SORT_KEY)
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        shown, sort = ("item, sk", ("sk",)) if index is None else ("pk, sk, index_pk, index_sk", ("index_sk", "pk", "sk"))
+        ordered = f"ORDER BY {', '.join(f'{column} {order}' for column in sort)} LIMIT ?"
+        beyond = f"({', '.join(sort)}) {'<' if descending else '>'} ({', '.join('?' * len(sort))})"
+        found, breath, place = list[Record](), Breath(), tuple[str, ...]()
+        while True:
+            conditions = " AND ".join([*where, beyond] if place else where)
+            sql = f"SELECT {shown} FROM records WHERE {conditions} {ordered}"  # noqa: S608 (names of columns, and question marks)
+            rows = self.journal.reader.execute(sql, (*values, *place, -1 if limit is None else limit - len(found)))
+            for row in rows:
+                found.append(load_record(row[0], without) if index is None else dict(zip(_OF_INDEX, row, strict=True)))
+                if breath.is_due:
+                    break
+            else:
+                return found
+            rows.close()
+            place = (row[1],) if index is None else (row[3], row[0], row[1])
+            await breath.taken()
 
     async def write(self, write: Write) -> Record | None:
         if write.record is not None and not (write.condition or write.absent or write.below) and write.is_there is not True:
@@ -94,15 +109,14 @@ class SqliteTable(Table):
         return await self.journal.write(lambda connection: _write_in_turn(connection, writes))
 
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
-        """All or none."""
-        rows, ends = [row_of(record) for record in puts], list(deletes)
-
-        def make(connection: sqlite3.Connection) -> None:
-            connection.executemany(PUT, rows)
-            connection.executemany(_DELETE, ends)
-
-        if rows or ends:
-            await self.journal.write(make)
+        """Up to ``_WRITTEN_AT_ONCE`` of them are made together, or not at all."""
+        writes, breath = list[tuple[str, tuple[Any, ...]]](), Breath()
+        for record in puts:
+            writes.append((PUT, row_of(record)))
+            await breath.taken()
+        writes += [(_DELETE, key) for key in deletes]
+        for start in range(0, len(writes), _WRITTEN_AT_ONCE):
+            await self.journal.write(partial(_make, writes[start : start + _WRITTEN_AT_ONCE]))
 
 
 def table_in(folder: Path) -> SqliteTable:
@@ -112,6 +126,11 @@ def table_in(folder: Path) -> SqliteTable:
 def _find(connection: sqlite3.Connection, pk: str, sk: str) -> Record | None:
     found = connection.execute(_FIND, (pk, sk)).fetchone()
     return None if found is None else load_record(found[0])
+
+
+def _make(writes: Sequence[tuple[str, tuple[Any, ...]]], connection: sqlite3.Connection) -> None:
+    for statement, values in writes:
+        connection.execute(statement, values)
 
 
 def _add_new(connection: sqlite3.Connection, row: _Row) -> None:

@@ -73,12 +73,13 @@ class Table(Protocol):
         descending: bool = False,
         limit: int | None = None,
         index: str | None = None,
+        without: Collection[str] = (),
     ) -> list[Record]:
         """Records of one partition in key order: all, those whose sort key has a ``prefix``, is greater than ``after``, or is
         at most ``up_to``; ``after`` with one of the others means both. With ``up_to`` a ``prefix`` is where the range begins. A range
-        that ends before it begins is empty.
+        that ends before it begins is empty. Many of them are not of one moment.
 
-        An ``index`` gives keys alone, and may be late.
+        An ``index`` gives keys alone, and may be late. ``without`` as for :meth:`get_many`.
         """
         ...
 
