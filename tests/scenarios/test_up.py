@@ -20,6 +20,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from moorage.command_hints import typed_here
 from moorage.local.processes import identity
 from openai import APIConnectionError, OpenAI
@@ -137,18 +139,37 @@ def memory_of(pid: int) -> Iterator[bytes]:
                 yield memory.read(end - begin)
 
 
-def test_the_owner_of_the_sandboxes_has_no_secrets_and_no_files_of_the_stack(state_dir: Path) -> None:
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """And its private key."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=moorage.test", "-days", "1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
+def prime_of(key: Path) -> bytes:
+    """Of a private key, as OpenSSL keeps it in memory."""
+    read = load_pem_private_key(key.read_bytes(), None)
+    assert isinstance(read, RSAPrivateKey)
+    return read.private_numbers().p.to_bytes(128, "little")
+
+
+def test_the_owner_of_the_sandboxes_has_no_secrets_and_no_files_of_the_stack(state_dir: Path, certificate: tuple[Path, Path]) -> None:
     """It is a copy of the process that has them later. The second start finds the secrets of the first."""
     Stack(state_dir).start().stop()
-    secrets = [value.encode() for value in json.loads((state_dir / "secrets.json").read_text()).values()]
-    stack = Stack(state_dir).start()
+    secrets = {name: value.encode() for name, value in json.loads((state_dir / "secrets.json").read_text()).items()}
+    secrets["tls_key"] = prime_of(certificate[1])
+    stack = Stack(state_dir, {"MOORAGE_TLS_CERT": str(certificate[0]), "MOORAGE_TLS_KEY": str(certificate[1])}).start()
     try:
         assert stack.process is not None
         (launcher,) = (pid for pid, line in descendants(stack.process.pid).items() if is_launcher(line))
         found = {
-            pid: {secret for part in memory_of(pid) for secret in secrets if secret in part} for pid in (stack.process.pid, launcher)
+            pid: {name for part in memory_of(pid) for name, secret in secrets.items() if secret in part}
+            for pid in (stack.process.pid, launcher)
         }
-        assert found == {stack.process.pid: set(secrets), launcher: set()}
+        assert found == {stack.process.pid: {"api_key", "content_key", "tls_key"}, launcher: set()}
         held = {os.readlink(each) for each in Path(f"/proc/{launcher}/fd").iterdir()}
         files = {each for each in held if each.startswith(f"{state_dir}/")}
         assert files == {f"{state_dir}/{name}" for name in ("launcher.log", "sandboxes/launcher.lock")}
@@ -226,16 +247,13 @@ def test_a_stack_that_was_killed_is_started_again_at_once_with_its_state(state_d
     assert systemd.hears("STOPPING=1")
 
 
-def test_others_are_served_over_tls_alone_and_by_key(state_dir: Path, tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=moorage.test", "-days", "1"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True)
-    terminal = Terminal(*up(state_dir, "--port", "0", "--host", "0.0.0.0", "--tls-cert", str(certificate), "--tls-key", str(key)))
+def test_others_are_served_over_tls_alone_and_by_key(state_dir: Path, certificate: tuple[Path, Path]) -> None:
+    cert, key = map(str, certificate)
+    terminal = Terminal(*up(state_dir, "--port", "0", "--host", "0.0.0.0", "--tls-cert", cert, "--tls-key", key))
     terminal, stranger = started(terminal)
     with stranger, pytest.raises(APIConnectionError):  # Its machine knows nothing of who signed the certificate.
         stranger.models.list()
-    url, trusting = str(stranger.base_url), ssl.create_default_context(cafile=str(certificate))
+    url, trusting = str(stranger.base_url), ssl.create_default_context(cafile=cert)
     assert url.startswith("https://127.0.0.1:")
     with httpx.Client(verify=trusting, headers={"authorization": f"Bearer {stranger.api_key}"}) as client:
         streamed = client.post(f"{url}responses", json={"model": "demo", "input": "hello", "stream": True})

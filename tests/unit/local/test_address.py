@@ -42,12 +42,17 @@ def test_others_are_served_over_tls_with_a_warning(certificate: tuple[Path, Path
         ({"MOORAGE_HOST": "example.com"}, "takes TLS"),
         ({"MOORAGE_TLS_CERT": "c.pem"}, "takes a certificate and its key"),
         ({"MOORAGE_TLS_KEY": "k.pem"}, "takes a certificate and its key"),
-        ({"MOORAGE_TLS_CERT": "/none.pem", "MOORAGE_TLS_KEY": "/none.pem"}, "cannot be used"),
     ],
 )
 def test_what_would_serve_in_clear_is_refused(environ: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsConflict, match=said):
         Address.from_environment(environ)
+
+
+def test_a_certificate_that_cannot_be_used_is_refused() -> None:
+    address = Address.from_environment({"MOORAGE_TLS_CERT": "/none.pem", "MOORAGE_TLS_KEY": "/none.pem"})
+    with pytest.raises(SettingsConflict, match="cannot be used"):
+        address.check_certificate()
 
 
 @pytest.fixture

@@ -51,7 +51,6 @@ class Address:
                 f"{address.host} can be reached from other machines, which takes TLS: give --tls-cert and --tls-key, or serve "
                 "127.0.0.1 behind a server that speaks TLS."
             )
-        address.check_certificate()
         return address
 
     @property
@@ -67,6 +66,7 @@ class Address:
         return {} if self.certificate is None else {"ssl_certfile": str(self.certificate), "ssl_keyfile": str(self.key)}
 
     def check_certificate(self) -> None:
+        """It reads the private key. Raises :class:`SettingsConflict`."""
         if self.certificate is None or self.key is None:
             return
         try:

@@ -56,12 +56,13 @@ def run(provisioner: str) -> NoReturn:
         lock = stack.enter_context(held(state_dir))
         manager, address = ServiceManager.taken_from(os.environ), Address.from_environment(os.environ)
         provisioner = provisioner or provisioner_of(os.environ)
-        prepare_environments()
-        stack.callback(end_leftovers, state_dir)  # At last: one that hung while it was started again is nobody's child.
-        launcher = begun_launcher(stack, state_dir) if provisioner == "launcher" else None
         listener = stack.enter_context(address.bound())
         if address.warning is not None:
             say(typed_here(address.warning), out=sys.stderr)
+        prepare_environments()
+        stack.callback(end_leftovers, state_dir)  # At last: one that hung while it was started again is nobody's child.
+        launcher = begun_launcher(stack, state_dir) if provisioner == "launcher" else None
+        address.check_certificate()
         from moorage.local.start import start  # With most modules, which the launcher does not need.
 
         code = start(stack, address, listener, state_dir, lock, provisioner, launcher, manager)
