@@ -2,7 +2,7 @@
 
 import asyncio
 
-from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.exec_client import ExecClient, FileListing, PythonEnded
 
 from tests.unit.sandbox.support import (
     ServerProcess,
@@ -20,6 +20,15 @@ class TestPython:
         output, ended = await python(client, "print('got', x)\nx + math.floor(1.5)")
         assert output == ("got 20\n", "")
         assert (ended.outcome, ended.exit_code, ended.result, ended.session_started) == ("exit", 0, "21", False)
+
+    async def test_the_files_behind_a_run_come_with_its_end(self, client: ExecClient, server: ServerProcess) -> None:
+        code = "with open('made', 'w') as file: file.write('x')"
+        events = client.python(new_id(), code, timeout_ms=20_000, max_output_length=100, files_max=100)
+        ended, listed = [event async for event in events if isinstance(event, PythonEnded | FileListing)]
+        assert isinstance(ended, PythonEnded)
+        assert listed == await client.list_files(str(server.workspace))
+        assert isinstance(listed, FileListing)
+        assert ("made", 1) in [(file.path, file.size) for file in listed.files]
 
     async def test_an_exception_is_a_traceback_of_the_users_code_only(self, client: ExecClient) -> None:
         output, ended = await python(client, "def f():\n    return 1 / 0\nf()")

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import asynccontextmanager
 from dataclasses import field
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -33,6 +33,8 @@ from moorage.net.transport import UpstreamTransport
 from moorage.sandbox.microvm_endpoint import MAY_WAKE, MicrovmAuth
 from moorage.sandbox.over_http import AsyncClosing
 from moorage.sandbox.provisioner import Handle
+
+T = TypeVar("T")
 
 _LENGTH: Final = struct.Struct(">q")
 _BEHIND_SOCKET: Final = httpx.URL("http://sandbox")
@@ -145,7 +147,7 @@ class FileListing:
 
 
 ExecEvent = ExecStarted | ExecOutput | Heartbeat | ExecEnded | FileListing
-PythonEvent = ExecStarted | ExecOutput | Heartbeat | PythonEnded
+PythonEvent = ExecStarted | ExecOutput | Heartbeat | PythonEnded | FileListing
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +254,8 @@ class ExecClient(AsyncClosing):
             "env": dict(env or {}),
             "cwd": cwd,
         }
-        files: list[SandboxFile] = []
-        async for line in self._lines("PUT", f"/v1/execs/{quote(exec_id, safe='')}", after, body, files_max):
-            match line.get("type"):
-                case None:
-                    files.append(_file(line))
-                case "end":
-                    yield _listing(files, line)
-                case _:
-                    yield _exec_event(line)
+        async for event in self._started("execs", exec_id, after, body, files_max, _exec_event):
+            yield event
 
     async def attach(self, exec_id: str, *, after: int = -1) -> AsyncGenerator[ExecEvent, None]:
         """The events of a known exec; :class:`SandboxGone` if the sandbox does not know it (it was started anew)."""
@@ -268,20 +263,28 @@ class ExecClient(AsyncClosing):
             yield _exec_event(line)
 
     async def python(
-        self, exec_id: str, code: str, *, timeout_ms: int, max_output_length: int, after: int = -1
+        self, exec_id: str, code: str, *, timeout_ms: int, max_output_length: int, after: int = -1, files_max: int = 0
     ) -> AsyncGenerator[PythonEvent, None]:
         """Run ``code`` in the container's Python session; as idempotent as :meth:`exec`. Runs queue up one after the other."""
         body = {"code": code, "timeout_ms": self._within_life(timeout_ms), "max_output_length": max_output_length}
-        async for line in self._lines("PUT", f"/v1/python/{quote(exec_id, safe='')}", after, body):
-            yield _python_event(line)
+        async for event in self._started("python", exec_id, after, body, files_max, _python_event):
+            yield event
 
     async def javascript(
-        self, exec_id: str, code: str, *, timeout_ms: int, max_output_length: int, is_reset: bool = False, after: int = -1
+        self,
+        exec_id: str,
+        code: str,
+        *,
+        timeout_ms: int,
+        max_output_length: int,
+        is_reset: bool = False,
+        after: int = -1,
+        files_max: int = 0,
     ) -> AsyncGenerator[PythonEvent, None]:
         """The same in the container's Node session; ``is_reset`` ends that one, and runs nothing."""
         body = {"code": code, "timeout_ms": self._within_life(timeout_ms), "max_output_length": max_output_length, "reset": is_reset}
-        async for line in self._lines("PUT", f"/v1/javascript/{quote(exec_id, safe='')}", after, body):
-            yield _python_event(line)
+        async for event in self._started("javascript", exec_id, after, body, files_max, _python_event):
+            yield event
 
     async def kill(self, exec_id: str) -> bool:
         """Kill the exec's processes; False if it had ended already or is unknown."""
@@ -387,6 +390,20 @@ class ExecClient(AsyncClosing):
             return timeout_ms
         left = self.handle.ends_at - SANDBOX_LAST_SECONDS - self._clock()
         return min(timeout_ms, max(1, int(left * 1000)))
+
+    async def _started(
+        self, kind: str, exec_id: str, after: int, body: dict[str, Any], files_max: int, event_of: Callable[[dict[str, Any]], T]
+    ) -> AsyncIterator[T | FileListing]:
+        """The events of a run, and behind them the files."""
+        files: list[SandboxFile] = []
+        async for line in self._lines("PUT", f"/v1/{kind}/{quote(exec_id, safe='')}", after, body, files_max):
+            match line.get("type"):
+                case None:
+                    files.append(_file(line))
+                case "end":
+                    yield _listing(files, line)
+                case _:
+                    yield event_of(line)
 
     async def _lines(
         self, method: str, path: str, after: int, body: dict[str, Any] | None, files_max: int = 0

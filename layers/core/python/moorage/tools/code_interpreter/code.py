@@ -28,7 +28,7 @@ async def run(run: Run) -> AsyncGenerator[Piece, None]:
     except SandboxLost:
         code.text["stderr"] += code.lose()
     run.counts.update(ended=1, output_chars=code.chars)
-    notes = (await run.workplace.leave()).notes
+    notes = (await run.workplace.leave(code.files)).notes
     if ended is not None and ended.session_started and await _had_session(run):
         notes = (session.NEW_SESSION, *notes)
     drawn = [] if ended is None else await session.figures(run.workplace.client, ended.images)
@@ -44,6 +44,7 @@ def _events(run: Run, after: int) -> AsyncIterator[PythonEvent]:
         timeout_ms=run.settings.code_seconds_max * 1000,
         max_output_length=limits.OUTPUT_CHARS_DEFAULT,
         after=after,
+        files_max=limits.COMMAND_FILES_LISTED_MAX,
     )
 
 

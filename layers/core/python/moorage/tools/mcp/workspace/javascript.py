@@ -53,7 +53,7 @@ async def js_repl(run: Run, given: dict[str, Any]) -> WorkspaceResult:
         notes.append(_TIME_OVER.format(ms=timeout_ms) if ended.outcome == "timeout" else KILLED)
     elif ended.session_started and await _had_session(run):
         notes.append(_NEW)
-    left = await run.workplace.leave()
+    left = await run.workplace.leave(said.files)
     text = said.text["stdout"] + said.text["stderr"] + (ended.result or "")
     return WorkspaceResult(with_notes(cut(text, limits.SESSION_OUTPUT_TOKENS_DEFAULT), (*notes, *left.notes)))
 
@@ -80,6 +80,7 @@ async def _ran(run: Run, code: str, timeout_ms: int, *, is_reset: bool = False) 
             max_output_length=limits.OUTPUT_CHARS_MAX,
             is_reset=is_reset,
             after=after,
+            files_max=limits.COMMAND_FILES_LISTED_MAX,
         )
 
     exec_, ended = FollowedExec(0), None
