@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.loop import compact
 from moorage.loop.finish import end_from_outside
-from moorage.loop.notes import Notes, reader, visible
+from moorage.loop.notes import Notes, model_view, reader, visible
 from moorage.loop.summary import WANTED, parts_of, transcript
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.catalog import ModelEntry
@@ -423,3 +424,18 @@ def test_a_model_with_a_small_window_has_room_left_after_a_compaction() -> None:
 def test_a_part_leaves_room_for_the_notes_so_far_and_the_answer() -> None:
     assert limits.COMPACTION_PART_SHARE * 1.25 + limits.COMPACTION_NOTES_SHARE + 0.25 < 1
     assert limits.COMPACTION_PART_SHARE * limits.COMPACTION_PARTS_MAX == 2
+
+
+@pytest.mark.parametrize(("more", "is_here"), [(0, True), (1, False)])
+async def test_a_long_conversation_is_looked_at_beside_the_loop(more: int, is_here: bool) -> None:
+    readers: list[int] = []
+
+    def read(item: Item) -> Notes | None:
+        readers.append(threading.get_ident())
+        return Notes("so far")
+
+    compaction = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
+    messages: list[Item] = [{"type": "message", "role": "user", "content": "hi"}] * (limits.LOWERED_HERE_MAX - 1 + more)
+    seen = await model_view([compaction, *messages], read)
+    assert seen == visible([compaction, *messages], read)
+    assert (readers[0] == readers[1]) is is_here

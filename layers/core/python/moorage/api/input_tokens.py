@@ -4,7 +4,7 @@ from moorage import limits
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
-from moorage.loop.notes import reader, visible
+from moorage.loop.notes import model_view, reader
 from moorage.loop.prepare import check_tools, conceal, gather
 from moorage.model.base import ModelRequest
 from moorage.model.tokens import estimate_request, estimate_text
@@ -46,7 +46,7 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
         tool_choice=wanted.tool_choice,
     )
     await check_tools(runtime, tenant_id, said, wanted.tools)
-    shown = await runtime.stores.contents_of(tenant_id).pictured(visible(said.items, reader(runtime.stores, tenant_id)))
+    shown = await runtime.stores.contents_of(tenant_id).pictured(await model_view(said.items, reader(runtime.stores, tenant_id)))
     async with runtime.attachments(tenant_id, said.entry) as attachments:
         resolved = await runtime.inputs.resolve(tenant_id, shown, attachments=attachments)
 

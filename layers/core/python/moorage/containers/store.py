@@ -17,6 +17,7 @@ from moorage.dataclass import dataclass
 from moorage.errors import ConditionFailed, container_expired, container_file_not_found, container_not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
+from moorage.parallel import Breath
 from moorage.store import keys, schema
 from moorage.store.listing import Page, gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.live_sandboxes import NO_BOUNDS, LiveSandboxes, SandboxBounds
@@ -456,7 +457,11 @@ class ContainerStore:
     async def files(self, container: ContainerRecord) -> list[ContainerFileRecord]:
         """All file rows, in no particular order."""
         pk = keys.container(container.tenant_id, container.id)
-        return [CONTAINER_FILE.unpack(record) for record in await self._table.query(pk, prefix=keys.container_file.prefix)]
+        files, breath = list[ContainerFileRecord](), Breath()
+        for record in await self._table.query(pk, prefix=keys.container_file.prefix):
+            files.append(CONTAINER_FILE.unpack(record))
+            await breath.taken()
+        return files
 
     async def file(self, container: ContainerRecord, file_id: str) -> ContainerFileRecord:
         pk = keys.container(container.tenant_id, container.id)

@@ -25,6 +25,7 @@ from moorage.errors import (
 )
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
+from moorage.parallel import side_by_side
 from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
 from moorage.store.listing import Page, unknown_after
@@ -183,11 +184,9 @@ class Conversations:
         """The items that were there before some with these ids came, and the number of the append that brought these; all of them, and
         the number of the next append, if none did."""
         conversation = await self.get(tenant_id, conversation_id, param="conversation")
-        gate = asyncio.Semaphore(_READS_AT_ONCE)
 
         async def opened(record: Record) -> list[Item]:
-            async with gate:
-                return (await self._open(conversation, record)).items
+            return (await self._open(conversation, record)).items
 
         records = await self._table.query(
             keys.conversation(tenant_id, conversation.id), prefix=keys.batch.prefix, up_to=_last(conversation)
@@ -195,7 +194,7 @@ class Conversations:
         numbered = [(keys.batch.read(record["SK"]), record) for record in records]
         there = [(number, record) for number, record in numbered if conversation.holds(number)]
         came = next((number for number, record in there if not set(ids).isdisjoint(record["ids"])), conversation.batches)
-        before = await asyncio.gather(*(opened(record) for number, record in there if number < came))
+        before = await side_by_side(opened, [record for number, record in there if number < came], at_once=_READS_AT_ONCE)
         return [item for items in before for item in items], came
 
     async def page(self, conversation: ConversationRecord, page: PageQuery) -> Page[Item]:

@@ -27,7 +27,7 @@ from moorage.loop import (
 from moorage.loop.assemble import Assembler
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.decide import LoopDecision
-from moorage.loop.notes import reader, visible
+from moorage.loop.notes import model_view, reader
 from moorage.loop.outputs import Outputs
 from moorage.loop.programs import OpenProgram
 from moorage.loop.prompt import StepPosition
@@ -204,7 +204,7 @@ class ModelAsk:
                 self.sink,
                 self.position.next_index,
                 self.items,
-                items=visible(self._context(), reader(self.runtime.stores, self.stored.tenant_id)),
+                items=await model_view(self._context(), reader(self.runtime.stores, self.stored.tenant_id)),
                 made=list((self.done | self.items).values()),
                 outside=outside(self.runtime, self.stored),
             )
@@ -306,7 +306,7 @@ class ModelAsk:
 
         Raises errors that must not be retried.
         """
-        said = visible(self._context(), reader(self.runtime.stores, self.stored.tenant_id))
+        said = await model_view(self._context(), reader(self.runtime.stores, self.stored.tenant_id))
         before = [*brief.of(self.stored), *said, *self._repairs]
         turn = ModelTurn(self.runtime, self.stored, self.position, self.sink)
         assembler, error = await turn.run(before, self.watch)

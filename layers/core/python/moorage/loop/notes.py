@@ -16,6 +16,7 @@ from moorage.loop.context import answered_at_once, trimmed
 from moorage.loop.team_items import known_to_root
 from moorage.loop.truncate import stays
 from moorage.model.tokens import estimate_item
+from moorage.parallel import worked
 from moorage.stores import Stores
 from moorage.wire.types import Item
 
@@ -91,6 +92,11 @@ def visible(items: Sequence[Item], read: Reader) -> list[Item]:
     kept = latest_of_user(items[:last], notes.recent, tokens_max=notes.user_tokens)
     opened = {"id": items[last].get("id"), "type": "compaction", "text": notes.told()}
     return trimmed([*_before(items[:last], kept, read), opened, *notes.recent, *items[last + 1 :]])
+
+
+async def model_view(items: Sequence[Item], read: Reader) -> list[Item]:
+    """As :func:`visible`; on a thread if there are many items: a conversation has no bound."""
+    return visible(items, read) if len(items) <= limits.LOWERED_HERE_MAX else await worked(lambda: visible(items, read))
 
 
 def carried(items: Sequence[Item], read: Reader) -> list[Item]:

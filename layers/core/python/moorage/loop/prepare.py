@@ -18,7 +18,7 @@ from moorage.dataclass import dataclass
 from moorage.errors import ApiError, bad_request, unsupported_value
 from moorage.loop import context, programs
 from moorage.loop.chain import chain_items
-from moorage.loop.notes import check_readable, reader, visible
+from moorage.loop.notes import check_readable, model_view, reader
 from moorage.model.catalog import ModelEntry
 from moorage.parallel import Breath, side_by_side
 from moorage.runtime import Runtime
@@ -98,7 +98,7 @@ async def gather(
     check_readable(said.input_items, read, native_tools)
     await breath.taken()
     before = "previous_response_id" if conversation_id is None else "conversation"
-    check_readable(visible(chain, read), read, native_tools, param=before)
+    check_readable(await model_view(chain, read), read, native_tools, param=before)
     await breath.taken()
     await runtime.inputs.admit(tenant_id, said.input_items)
     return said

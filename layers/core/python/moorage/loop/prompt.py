@@ -16,7 +16,7 @@ from moorage.loop import brief, context, decide, truncate, upstream_shell
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import FoldedState, fold, of_lane
 from moorage.loop.lanes import seen_as
-from moorage.loop.notes import reader, visible
+from moorage.loop.notes import model_view, reader
 from moorage.loop.repetition import is_repeating
 from moorage.loop.step_history import StepHistory, unroll
 from moorage.loop.team_outputs import HEARD
@@ -203,7 +203,7 @@ async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt
     said = [*brief.of(stored), *await load_chain(stores, stored), *stored.input_items, *context.own_items(made)]
     entry = runtime.models.catalog.resolve(stored.parameters.model)
     prompt = Prompt(runtime, stored, position, entry, runtime.models.catalog.provider(entry, runtime.models.http).native_tools)
-    lowered = await prompt.lowered(visible(said, reader(stores, stored.tenant_id)), is_opened=False)
+    lowered = await prompt.lowered(await model_view(said, reader(stores, stored.tenant_id)), is_opened=False)
     return SentPrompt(step, prompt.request(lowered))
 
 
