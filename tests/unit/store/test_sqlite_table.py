@@ -102,3 +102,14 @@ async def test_a_small_write_does_not_wait_for_the_end_of_many(table: SqliteTabl
     await asyncio.gather(write("many", MANY), write("one", 1))
     await table.write_many(deletes=[("many", f"{n:04}") for n in range(MANY)])
     assert (ended, await table.query("many"), len(await table.query("one"))) == (["one", "many"], [], 1)
+
+
+async def test_a_reader_of_many_pages_lets_others_in_after_each(table: SqliteTable) -> None:
+    await grow(table, 0, 1_000)
+
+    async def read() -> int:
+        return sum([len(await table.query("i", index=INDEX, limit=500)) for _ in range(10)])
+
+    found, turns = await during(read())
+    assert found == 5_000
+    assert turns >= 10

@@ -130,7 +130,7 @@ class ResponseListing:
                 between = [entry for entry in running if reached is None or _is_reached(entry.place, reached, descending)]
                 running = [entry for entry in running if entry not in between]
                 candidates = _in_order([*entries, *between], descending)
-                matching = [entry for entry in candidates if self._may_be_wanted(entry)]
+                matching = [entry for entry in candidates if self._may_be_wanted(entry, search.sought)]
                 if matching:
                     yield matching
                 if candidates:
@@ -143,11 +143,11 @@ class ResponseListing:
         now = int(runtime.clock())
         return ListSearch(runtime.stores.response_list, kept, self.tenant_id, part, self._sought, now, reach_seconds=retention_seconds)
 
-    def _may_be_wanted(self, entry: ListedResponse) -> bool:
+    def _may_be_wanted(self, entry: ListedResponse, sought: ListFilter) -> bool:
         """As far as the index tells."""
         if entry.row is None:
             return not self.wanted.statuses or bool(self.wanted.statuses & _RUNNING)
-        return self._sought.admits(entry.row.traits)
+        return sought.admits(entry.row.traits)
 
     @property
     def _sought(self) -> ListFilter:

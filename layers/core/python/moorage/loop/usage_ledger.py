@@ -12,7 +12,7 @@ from dataclasses import field
 from moorage import limits
 from moorage.dataclass import dataclass
 from moorage.errors import ApiError, bad_request
-from moorage.parallel import side_by_side
+from moorage.parallel import Breath, side_by_side
 from moorage.runtime import Runtime
 from moorage.store import usage_sums
 from moorage.store.list_digest import ListDigest
@@ -155,11 +155,13 @@ class UsageLedger:
         first, last = max(first, self._since), min(last, self._until)
         found: dict[int, _HourSums] = {}
         going_on: str | None = None
+        breath = Breath()
         for _ in range(limits.USAGE_DAY_READS_MAX):
             part = ListRange(going_on, False, first, last)
             entries, going_on = await self._list.read(self._tenant_id, part, limits.USAGE_READ_ENTRIES)
             for entry in entries:
                 found.setdefault(entry.created_at - entry.created_at % HOUR_SECONDS, _HourSums()).see(entry)
+                await breath.taken()
             if going_on is None:
                 return found
         raise bad_request(

@@ -1,5 +1,6 @@
 """The table on one machine: a row of the journal for each record."""
 
+import asyncio
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ PUT: Final = _ADD + "UPDATE SET index_pk = excluded.index_pk, index_sk = exclude
 _DELETE: Final = "DELETE FROM records WHERE pk = ? AND sk = ?"
 _OF_INDEX: Final = (PARTITION_KEY, SORT_KEY, INDEX_PARTITION_KEY, INDEX_SORT_KEY)
 _KEYS_AT_ONCE: Final = 400
+_READ_AT_ONCE: Final = 200
 _WRITTEN_AT_ONCE: Final = 500
 """Of many unconditional writes, so that those of others have their turn."""
 _SURELY_SMALL_BYTES: Final = RECORD_BYTES_MAX // 2
@@ -85,6 +87,8 @@ class SqliteTable(Table):
                 if breath.is_due:
                     break
             else:
+                if len(found) > _READ_AT_ONCE:  # Its reader has work with it, and may ask for as many more.
+                    await asyncio.sleep(0)
                 return found
             rows.close()
             place = (row[1],) if index is None else (row[3], row[0], row[1])
