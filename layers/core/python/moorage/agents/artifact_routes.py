@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 from fastapi import Request
 from starlette.responses import Response
 
-from moorage.agents.artifacts import publish_last
+from moorage.agents.artifacts import publish_latest
 from moorage.agents.session_shapes import ArtifactsPage, SessionArtifact
 from moorage.agents.session_store import ArtifactRecord, SessionRecord
 from moorage.agents.turns import delete_artifact
@@ -27,7 +27,7 @@ async def list_artifacts(
     caller: Caller, session_id: str, page: Annotated[ArtifactsPage, query_of(ArtifactsPage)]
 ) -> ListOf[SessionArtifact]:
     session = await caller.runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    await publish_last(caller.runtime, session)
+    await publish_latest(caller.runtime, session)
     found = await caller.runtime.stores.agent_sessions.artifacts(session, page, page.environment_id)
     return found.shown(lambda artifact: as_object(session, artifact))
 

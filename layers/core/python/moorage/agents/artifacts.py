@@ -22,12 +22,18 @@ from moorage.stores import Stores
 from moorage.telemetry import tell_error
 
 _FOLDER: Final = container_path("/workspace/outputs/")
+_TURNS_UNHEARD_MAX: Final = 20
+"""Of a session. The loop hears of an end, and publishes what is left, within a moment; a turn takes longer."""
 
 
-async def publish_last(runtime: Runtime, session: SessionRecord) -> None:
-    """What the last turn has left, if it has completed: whoever asks right after its end finds it."""
-    turn = await runtime.stores.agent_sessions.last_turn(session)
-    if turn is not None:
+async def publish_latest(runtime: Runtime, session: SessionRecord) -> None:
+    """What the last turn has left, if it has completed, and what those before it have left whose ends have not been heard yet: whoever
+    asks right after an end finds it."""
+    if session.container_id is None:
+        return
+    turns = await runtime.stores.agent_sessions.turns(session, descending=True, limit=_TURNS_UNHEARD_MAX)
+    unheard = {*await runtime.stores.responses.inflight_of(session.tenant_id)} if len(turns) > 1 else set[str]()
+    for turn in (*turns[:1], *(each for each in turns[1:] if each.current in unheard)):
         await publish(runtime, session, turn)
 
 

@@ -15,7 +15,7 @@ import orjson
 from moorage import limits
 from moorage.agents.archive_format import ArchiveWriter
 from moorage.agents.archive_shapes import FORMAT, VERSION
-from moorage.agents.artifacts import publish_last
+from moorage.agents.artifacts import publish_latest
 from moorage.agents.session_store import ArtifactRecord, SessionRecord, TurnRecord
 from moorage.agents.store import AgentRecord
 from moorage.agents.turns import snapshot_of, stand, standing_of
@@ -91,7 +91,7 @@ async def _looked_at(runtime: Runtime, session: SessionRecord) -> _ExportedSessi
     standing = await stand(runtime.stores, session)
     if not (standing.is_over or standing.open_calls) or await runtime.stores.agent_sessions.inputs(session):
         raise export_busy(session.id)
-    await publish_last(runtime, session)
+    await publish_latest(runtime, session)
     turns = await runtime.stores.agent_sessions.turns(session)
     if len(turns) > limits.AGENT_EXPORT_TURNS_MAX:
         raise export_too_large("turns of one session", limits.AGENT_EXPORT_TURNS_MAX)
