@@ -83,6 +83,12 @@ async def test_a_read_of_a_large_partition_lets_others_in(table: SqliteTable, or
     assert turns > 3  # At the first turn, the read begins; at the last, it is over.
 
 
+async def test_a_page_is_of_one_moment(table: SqliteTable) -> None:
+    await table.write_many({"PK": "p", "SK": f"{n:04}", "body": bytes(4_000)} for n in range(150))
+    found, turns = await during(table.query("p"))
+    assert (len(found), turns) == (150, 1)
+
+
 async def test_a_read_of_a_large_part_of_the_index_lets_others_in(table: SqliteTable) -> None:
     """Several records have one sort key there."""
     many = 60_000

@@ -182,14 +182,9 @@ class Breath:
     def __init__(self) -> None:
         self._since = perf_counter()
 
-    @property
-    def is_due(self) -> bool:
-        """Whether ``LOOP_PIECE_SECONDS`` of work have been done."""
-        return perf_counter() - self._since >= limits.LOOP_PIECE_SECONDS
-
     async def taken(self) -> None:
-        """Call it often; it gives way when it is due."""
-        while self.is_due:
+        """Call it often; it gives way after ``LOOP_PIECE_SECONDS`` of work."""
+        while perf_counter() - self._since >= limits.LOOP_PIECE_SECONDS:
             before = self._since
             await asyncio.sleep(0)
             if self._since == before:  # Of those who gave way together, the first one begins the next piece.

@@ -27,8 +27,7 @@ _TURNS_UNHEARD_MAX: Final = 20
 
 
 async def publish_latest(runtime: Runtime, session: SessionRecord) -> None:
-    """What the last turn has left, if it has completed, and what those before it have left whose ends have not been heard yet: whoever
-    asks right after an end finds it."""
+    """The artifacts of the last turn, if it has completed, and of earlier ones with an end that the loop has not heard yet."""
     if session.container_id is None:
         return
     turns = await runtime.stores.agent_sessions.turns(session, descending=True, limit=_TURNS_UNHEARD_MAX)

@@ -21,7 +21,10 @@ PUT: Final = _ADD + "UPDATE SET index_pk = excluded.index_pk, index_sk = exclude
 _DELETE: Final = "DELETE FROM records WHERE pk = ? AND sk = ?"
 _OF_INDEX: Final = (PARTITION_KEY, SORT_KEY, INDEX_PARTITION_KEY, INDEX_SORT_KEY)
 _KEYS_AT_ONCE: Final = 400
-_READ_AT_ONCE: Final = 200
+_FEW_ROWS: Final = 200
+_PAGE_BYTES: Final = 1024 * 1024
+_PAGE_ROWS: Final = 2_000
+"""Of a page, read in some 10 ms."""
 _WRITTEN_AT_ONCE: Final = 500
 """Of many unconditional writes, so that those of others have their turn."""
 _SURELY_SMALL_BYTES: Final = RECORD_BYTES_MAX // 2
@@ -64,7 +67,7 @@ class SqliteTable(Table):
         index: str | None = None,
         without: Collection[str] = (),
     ) -> list[Record]:
-        """In pieces of some milliseconds. Each is a statement of its own, so no reader stands open while others have their turn."""
+        """A page of about 1 MiB is of one moment, as on DynamoDB. Each is a statement of its own; others have their turn in between."""
         assert index in (None, INDEX)
         columns = ("pk", "sk") if index is None else ("index_pk", "index_sk")
         where, values = [f"{columns[0]} = ?"], [pk]
@@ -77,22 +80,24 @@ class SqliteTable(Table):
         shown, sort = ("item, sk", ("sk",)) if index is None else ("pk, sk, index_pk, index_sk", ("index_sk", "pk", "sk"))
         ordered = f"ORDER BY {', '.join(f'{column} {order}' for column in sort)} LIMIT ?"
         beyond = f"({', '.join(sort)}) {'<' if descending else '>'} ({', '.join('?' * len(sort))})"
-        found, breath, place = list[Record](), Breath(), tuple[str, ...]()
+        found, place = list[Record](), tuple[str, ...]()
         while True:
             conditions = " AND ".join([*where, beyond] if place else where)
             sql = f"SELECT {shown} FROM records WHERE {conditions} {ordered}"  # noqa: S608 (names of columns, and question marks)
             rows = self.journal.reader.execute(sql, (*values, *place, -1 if limit is None else limit - len(found)))
+            size, known = 0, len(found)
             for row in rows:
                 found.append(load_record(row[0], without) if index is None else dict(zip(_OF_INDEX, row, strict=True)))
-                if breath.is_due:
+                size += len(row[0])
+                if size >= _PAGE_BYTES or len(found) - known >= _PAGE_ROWS:
                     break
             else:
-                if len(found) > _READ_AT_ONCE:  # Its reader has work with it, and may ask for as many more.
+                if len(found) > _FEW_ROWS:  # Its reader has work with it, and may ask for as many more.
                     await asyncio.sleep(0)
                 return found
             rows.close()
             place = (row[1],) if index is None else (row[3], row[0], row[1])
-            await breath.taken()
+            await asyncio.sleep(0)
 
     async def write(self, write: Write) -> Record | None:
         if write.record is not None and not (write.condition or write.absent or write.below) and write.is_there is not True:
