@@ -13,6 +13,7 @@ from openai import OpenAI
 from playwright.sync_api import Route, expect
 
 from tests.browser import WAIT_MS, Console, page_of
+from tests.processes import until
 from tests.scenarios.visits import make_key
 from tests.stack import SHELL, Stack, say, script, shell
 
@@ -139,9 +140,9 @@ def test_a_part_of_a_run_is_chosen_on_the_map_below_it(console: Console, ran: st
     expect(beginning).to_have_text("0")
     drag(0.5, 0.8)
     expect(beginning).not_to_have_text("0")
-    assert window() == [0.5, 0.3]
+    until(lambda: window() == [0.5, 0.3])
     drag(0.65, 0.85)
-    assert window() == [0.7, 0.3]
+    until(lambda: window() == [0.7, 0.3])
     map_.dblclick()
     expect(beginning).to_have_text("0")
 
