@@ -83,6 +83,25 @@ async def test_a_read_of_a_large_partition_lets_others_in(table: SqliteTable, or
     assert turns > 3  # At the first turn, the read begins; at the last, it is over.
 
 
+PARTS: dict[str, Callable[[int], Read]] = {
+    "behind a key": lambda count: lambda table: table.query("p", after="n", limit=count),
+    "by their beginning": lambda count: lambda table: table.query("p", prefix="n", limit=count),
+    "behind a key, by their beginning": lambda count: lambda table: table.query("p", prefix="n", after="n0", limit=count),
+    "the last of them": lambda count: lambda table: table.query("p", prefix="n", up_to="o", descending=True, limit=count),
+    "of the index": lambda count: lambda table: table.query("i", prefix="n", limit=count, index=INDEX),
+    "of the index, the last": lambda count: lambda table: table.query("i", up_to="o", descending=True, limit=count, index=INDEX),
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+async def test_the_later_pages_of_a_read_take_no_more_steps_than_the_first(table: SqliteTable, part: Callable[[int], Read]) -> None:
+    """Each goes on where the one before has ended, and does not look for that place from the beginning."""
+    many = 10_000
+    await table.write_many({"PK": "p", "SK": f"n{n:05}", "GSI1PK": "i", "GSI1SK": f"n{n:05}"} for n in range(many))
+    some, all_ = await steps_of(table, part(many // 10)), await steps_of(table, part(many))
+    assert all_ < 18 * some  # A step for a key of the index is dearer behind a place. A walk from the beginning takes 34 times as many.
+
+
 async def test_a_page_is_of_one_moment(table: SqliteTable) -> None:
     await table.write_many({"PK": "p", "SK": f"{n:04}", "body": bytes(4_000)} for n in range(150))
     found, turns = await during(table.query("p"))

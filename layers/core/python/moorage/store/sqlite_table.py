@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,22 +70,24 @@ class SqliteTable(Table):
     ) -> list[Record]:
         """A page of about 1 MiB is of one moment, as on DynamoDB. Each is a statement of its own; others have their turn in between."""
         assert index in (None, INDEX)
-        columns = ("pk", "sk") if index is None else ("index_pk", "index_sk")
-        where, values = [f"{columns[0]} = ?"], [pk]
-        before = None if up_to is not None else _after_all_with(prefix)
-        for test, bound in ((">= ?", prefix), ("< ?", before), ("> ?", after), ("<= ?", up_to)):
-            if bound is not None:
-                where.append(f"{columns[1]} {test}")
-                values.append(bound)
-        order = "DESC" if descending else "ASC"
+        partition, sort_key = ("pk", "sk") if index is None else ("index_pk", "index_sk")
+        # One bound on each side: SQLite begins at one of several, and walks from there.
+        least = ("> ?", after) if after is not None and after >= (prefix or "") else (">= ?", prefix)
+        most = ("< ?", _after_all_with(prefix)) if up_to is None else ("<= ?", up_to)
+        sides: list[list[tuple[str, tuple[str, ...]]]] = [
+            [(f"{sort_key} {test}", (bound,))] if bound is not None else [] for test, bound in (least, most)
+        ]
+        near, far = sides[::-1] if descending else sides
+        order, onward = ("DESC", "<") if descending else ("ASC", ">")
         shown, sort = ("item, sk", ("sk",)) if index is None else ("pk, sk, index_pk, index_sk", ("index_sk", "pk", "sk"))
         ordered = f"ORDER BY {', '.join(f'{column} {order}' for column in sort)} LIMIT ?"
-        beyond = f"({', '.join(sort)}) {'<' if descending else '>'} ({', '.join('?' * len(sort))})"
-        found, place = list[Record](), tuple[str, ...]()
+        beyond = f"({', '.join(sort)}) {onward} ({', '.join('?' * len(sort))})"
+        found = list[Record]()
         while True:
-            conditions = " AND ".join([*where, beyond] if place else where)
-            sql = f"SELECT {shown} FROM records WHERE {conditions} {ordered}"  # noqa: S608 (names of columns, and question marks)
-            rows = self.journal.reader.execute(sql, (*values, *place, -1 if limit is None else limit - len(found)))
+            tests, values = zip((f"{partition} = ?", (pk,)), *near, *far, strict=True)
+            sql = f"SELECT {shown} FROM records WHERE {' AND '.join(tests)} {ordered}"  # noqa: S608 (names of columns, and question marks)
+            left = -1 if limit is None else limit - len(found)
+            rows = self.journal.reader.execute(sql, (*chain(*values), left))
             size, known = 0, len(found)
             for row in rows:
                 found.append(load_record(row[0], without) if index is None else dict(zip(_OF_INDEX, row, strict=True)))
@@ -96,7 +99,7 @@ class SqliteTable(Table):
                     await asyncio.sleep(0)
                 return found
             rows.close()
-            place = (row[1],) if index is None else (row[3], row[0], row[1])
+            near = [(beyond, (row[1],) if index is None else (row[3], row[0], row[1]))]
             await asyncio.sleep(0)
 
     async def write(self, write: Write) -> Record | None:
