@@ -149,6 +149,9 @@ class EgressProxy(Construct):
             ),
             execution_role=execution_role,
         )
+        if image.built:
+            # The service runs a task at once, and ECS gives up a service after three that could not pull their image.
+            definition.node.add_dependency(image.built)
         logs = log_group(self, "Logs", config)
         definition.add_container(
             "proxy",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -175,6 +176,10 @@ class SandboxTask(Construct):
             log_configuration=log_configuration,
             stop_timeout=2,
         )
+
+    def open_to(self, group: ec2.ISecurityGroup) -> None:
+        """Tell of the group of sandboxes with a network policy: EC2 deletes none while a task has it."""
+        self._end.node.add_dependency(group)
 
     def grant_start(self, function: lambda_.Function) -> None:
         """Start, describe and list sandboxes of this cluster, nothing else in ECS."""

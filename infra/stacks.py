@@ -169,7 +169,7 @@ class ServiceStack(cdk.Stack):
         image = ContainerImage(
             self, "ProxyImage", config=self._config, hooks=hooks, context=PROXY_CONTEXT, base=PYTHON_3_13, after=first
         )
-        return EgressProxy(
+        proxy = EgressProxy(
             self,
             "Egress",
             config=self._config,
@@ -180,6 +180,9 @@ class ServiceStack(cdk.Stack):
             state=self._state,
             places_key=self._sandbox_keys.get_att_string("Places") if self.microvms else None,
         )
+        if self.sandbox:
+            self.sandbox.open_to(proxy.sandbox_group)
+        return proxy
 
     def _make_handlers(self, factory: FunctionFactory) -> Handlers:
         config = self._config

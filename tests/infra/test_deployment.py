@@ -146,6 +146,19 @@ def test_images_are_built_one_after_the_other_from_a_registry_that_counts_no_pul
         assert variables["BASE_IMAGE"].startswith(variables["BASE_IMAGE_BY_NAME"])
 
 
+@pytest.mark.parametrize("which", ["stacks", "everything", "company"])
+def test_a_task_is_defined_after_its_images_are_built(which: str, request: pytest.FixtureRequest) -> None:
+    """A service runs its task as soon as the task is defined, and its deployment fails after three that could not pull
+    (https://docs.aws.amazon.com/AmazonECS/latest/developerguide/deployment-circuit-breaker.html)."""
+    found: Stacks = request.getfixturevalue(which)
+    builds = {each["Tag"]: name for name, each in found.of_type("Custom::ImageBuild").items()}
+    for name, definition in found.of_type("AWS::ECS::TaskDefinition").items():
+        images = [json.dumps(container["Image"]) for container in definition["ContainerDefinitions"]]
+        needed = [build for tag, build in builds.items() if any(f":{tag}" in image for image in images)]
+        assert len(needed) == len(images)
+        assert set(needed) <= set(found.resources[name].get("DependsOn", [])), name
+
+
 def test_a_browser_has_a_container_of_its_own_and_two_folders_in_common(everything: Stacks) -> None:
     definitions = everything.of_type("AWS::ECS::TaskDefinition").values()
     tasks = {each["Family"]: each for each in definitions if "-sandbox-" in each["Family"]}
@@ -378,6 +391,9 @@ def test_a_stack_deletes_starters_then_sandboxes_then_their_network(everything: 
     assert [name for name in starters if end not in depends(name)] == []
     kinds = {everything.service["Resources"][name]["Type"] for name in depends(end)}
     assert {"AWS::ECS::Cluster", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup"} <= kinds
+    variables = everything.function("ModelStep")["Environment"]["Variables"]
+    groups = [variables[f"MOORAGE_FARGATE_{name}"] for name in ("SECURITY_GROUP", "EGRESS_SECURITY_GROUP")]
+    assert {group["Fn::GetAtt"][0] for group in groups} <= set(depends(end))
 
 
 def test_the_price_of_a_sandbox_that_waits_is_the_documented_one() -> None:
