@@ -12,9 +12,7 @@ import ctypes
 import errno
 import gc
 import os
-import resource
 import signal
-import sys
 import threading
 from typing import Callable, Dict, List, NoReturn, Tuple
 
@@ -27,8 +25,13 @@ _SIG_DFL = None
 _IGNORED = (int(signal.SIGPIPE), int(signal.SIGXFSZ))
 """By Python; programs do not expect that."""
 _FIRST_OTHER_FD = 3
-_CAN_CLOSE_MANY = sys.version_info >= (3, 10)
-"""Older ones close descriptors one by one, used or not."""
+_LAST_FD = 0xFFFFFFFF
+_CLOSE_RANGE = getattr(_LIBC, "close_range", None)
+if _CLOSE_RANGE is not None:
+    _CLOSE_RANGE.argtypes = (ctypes.c_uint, ctypes.c_uint, ctypes.c_int)
+_CAN_CLOSE_MANY = _CLOSE_RANGE is not None and _CLOSE_RANGE(_LAST_FD, _LAST_FD, 0) == 0
+"""Where the kernel or a filter does not know it, half a million numbers would be closed one by one, used or not. ``os.closerange`` does
+that also in a Python that was built for an older libc."""
 
 
 def is_possible(streams: Tuple[int, int, int]) -> bool:
@@ -50,12 +53,11 @@ def start(
     Raises OSError if the program cannot be started, as ``subprocess.Popen`` does.
     """
     assert _FORK is not None
-    fds_end = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     reading, writing = os.pipe()
     try:
         pid: int = _FORK()
         if pid == 0:
-            _become(arguments, before, cwd, env, streams, pass_fds, umask, writing, fds_end)
+            _become(arguments, before, cwd, env, streams, pass_fds, umask, writing)
         if pid < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         os.close(writing)
@@ -80,11 +82,11 @@ def _become(
     pass_fds: Tuple[int, ...],
     umask: int,
     writing: int,
-    fds_end: int,
 ) -> NoReturn:
     """In the copy. It ends here whatever happens: what is above in the stack belongs to the server."""
     number = errno.EINVAL
     try:
+        assert _CLOSE_RANGE is not None
         gc.disable()
         for place, fd in enumerate(streams):
             os.dup2(fd, place)
@@ -96,9 +98,10 @@ def _become(
         before()
         first = _FIRST_OTHER_FD
         for kept in sorted((*pass_fds, writing)):
-            os.closerange(first, kept)
+            if first < kept:
+                _CLOSE_RANGE(first, kept - 1, 0)
             first = kept + 1
-        os.closerange(first, fds_end)
+        _CLOSE_RANGE(first, _LAST_FD, 0)
         for fd in pass_fds:
             os.set_inheritable(fd, True)
         # The search for a program makes lists of folders, and takes as long.
