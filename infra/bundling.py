@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -44,6 +44,12 @@ BOTOCORE_SERVICES: Final = (
 )
 """botocore carries 27 MB of service descriptions; a package keeps those of the services that moorage calls."""
 
+HOOK_SERVICES: Final = ("codebuild", "ec2", "ecs", "kms", "lambda", "lambda-microvms", "s3", "s3vectors", "secretsmanager")
+"""What the function of custom resources calls. The SDK of Lambda's runtime depends on the region, and may know no service of this year
+(Lambda developer guide, "Runtime-included SDK versions")."""
+
+SDK_PACKAGES: Final = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
+
 SEARCH_PACKAGES: Final = ("numpy",)
 """Half of all packages by size, in a layer for the functions that import it."""
 
@@ -72,20 +78,25 @@ class LocalBundling:
 
 def dependencies_layer(target: Target) -> lambda_.Code:
     """The packages of ``requirements/runtime.txt`` that every function needs, laid out as a layer."""
-    return _packages_layer(target, lambda name: name not in SEARCH_PACKAGES, *BOTOCORE_SERVICES)
+    return _packages_layer(target, lambda name: name not in SEARCH_PACKAGES, BOTOCORE_SERVICES)
 
 
 def search_layer(target: Target) -> lambda_.Code:
     """The packages for functions that read and write indexes of vector stores."""
-    return _packages_layer(target, lambda name: name in SEARCH_PACKAGES, *SEARCH_PACKAGES)
+    return _packages_layer(target, lambda name: name in SEARCH_PACKAGES, (), *SEARCH_PACKAGES)
 
 
-def _packages_layer(target: Target, takes: Callable[[str], bool], *words: str) -> lambda_.Code:
+def sdk_layer(target: Target) -> lambda_.Code:
+    """AWS's SDK alone, for the function of custom resources."""
+    return _packages_layer(target, lambda name: name in SDK_PACKAGES, HOOK_SERVICES)
+
+
+def _packages_layer(target: Target, takes: Callable[[str], bool], services: Sequence[str], *words: str) -> lambda_.Code:
     def build(output: Path) -> None:
         install(RUNTIME_LOCK, output / "python", target, takes)
-        slim(output / "python")
+        slim(output / "python", services)
 
-    return _asset(RUNTIME_LOCK.parent, _hash((RUNTIME_LOCK,), target, *words), build)
+    return _asset(RUNTIME_LOCK.parent, _hash((RUNTIME_LOCK,), target, *services, *words), build)
 
 
 def core_layer() -> lambda_.Code:
@@ -137,12 +148,15 @@ def install(lock: Path, destination: Path, target: Target, takes: Callable[[str]
         raise ConfigError(f"uv could not install {lock.name}: {done.stderr.strip()}")
 
 
-def slim(packages: Path) -> None:
-    """Drop what no function loads: descriptions of other services, Powertools' browser pages, type stubs, the packages' own tests,
-    command-line wrappers."""
+def slim(packages: Path, services: Sequence[str] = BOTOCORE_SERVICES) -> None:
+    """Drop what no function loads: descriptions of other services and of old versions of these, Powertools' browser pages, type stubs,
+    the packages' own tests, command-line wrappers."""
     for service in packages.glob("botocore/data/*/"):
-        if service.name not in BOTOCORE_SERVICES:
-            shutil.rmtree(service)
+        kept = sorted(service.iterdir())[-1:] if service.name in services else []
+        for version in set(service.iterdir()) - set(kept):
+            shutil.rmtree(version)
+        if not kept:
+            service.rmdir()
     shutil.rmtree(packages / "aws_lambda_powertools" / "event_handler" / "openapi" / "swagger_ui", ignore_errors=True)
     for tests in [*packages.glob("*/tests/"), *packages.glob("numpy/*/tests/")]:
         shutil.rmtree(tests)

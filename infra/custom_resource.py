@@ -19,7 +19,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.bundling import ROOT, RUNTIME
+from infra.bundling import ROOT, RUNTIME, sdk_layer
 from infra.config import Config
 from infra.functions import log_group
 from infra.nag import acknowledge, acknowledge_wildcard
@@ -63,8 +63,17 @@ class VectorBucketResource:
 class CustomResources(Construct):
     """Custom resources of the stack, each with only the permission that it needs."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: Config) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, sdk: lambda_.ILayerVersion | None = None) -> None:
+        """``sdk`` is that of another construct of this kind."""
         super().__init__(scope, construct_id)
+        self.sdk: lambda_.ILayerVersion = sdk or lambda_.LayerVersion(
+            self,
+            "Sdk",
+            code=sdk_layer(config.bundle_for),
+            compatible_runtimes=[RUNTIME],
+            compatible_architectures=[lambda_.Architecture.ARM_64],
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         group = log_group(self, "Logs", config)
         group.grant_write(role)
@@ -78,6 +87,7 @@ class CustomResources(Construct):
             handler="handler.handle",
             runtime=RUNTIME,
             architecture=lambda_.Architecture.ARM_64,
+            layers=[self.sdk],
             role=role,
             timeout=cdk.Duration.minutes(_STOP_MINUTES),
             memory_size=256,

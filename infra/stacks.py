@@ -90,7 +90,7 @@ class ServiceStack(cdk.Stack):
         self._grant()
         if config.streams_percent:
             # Of its own: what the function depends on must not depend on the right to change the function.
-            sharing = CustomResources(self, "Sharing", config=config)
+            sharing = CustomResources(self, "Sharing", config=config, sdk=hooks.sdk)
             doors, least = (2 if self.sockets else 1), config.provisioned_concurrency
             percent = config.streams_percent // doors
             sharing.share_concurrency("Concurrency", self.handlers.responses, percent=percent, at_least=least)

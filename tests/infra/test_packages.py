@@ -3,12 +3,14 @@
 import re
 from pathlib import Path
 
-from infra.bundling import BOTOCORE_SERVICES, PIN, RUNTIME_LOCK, SEARCH_PACKAGES
+import pytest
+
+from infra.bundling import BOTOCORE_SERVICES, HOOK_SERVICES, PIN, RUNTIME_LOCK, SDK_PACKAGES, SEARCH_PACKAGES, slim
 from tests.infra.conftest import Stacks
 
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = ("moorage/cli/", "moorage/local/", "functions/custom_resource/", "functions/egress_proxy/", "functions/sandbox/")
-"""Not in packages, or with all of the runtime's own botocore."""
+"""Not in packages, or with others."""
 
 
 def test_a_package_describes_every_service_that_its_code_asks() -> None:
@@ -17,6 +19,33 @@ def test_a_package_describes_every_service_that_its_code_asks() -> None:
     asked = {service for path in files for service in re.findall(r'(?:boto3\.|aws_)client\(\s*"([a-z0-9-]+)"', path.read_text())}
     assert {"dynamodb", "secretsmanager", "s3vectors", "apigatewaymanagementapi"} <= asked
     assert asked - set(BOTOCORE_SERVICES) == set()
+
+
+def test_the_function_of_custom_resources_has_an_sdk_that_describes_what_it_asks() -> None:
+    text = (ROOT / "functions" / "custom_resource" / "handler.py").read_text()
+    asked = set(re.findall(r'client\("([a-z0-9-]+)"\)', text))
+    assert {"ec2", "s3vectors", "lambda-microvms"} <= asked
+    assert asked == set(HOOK_SERVICES)
+
+
+@pytest.mark.parametrize("which", ["stacks", "everything"])
+def test_no_function_relies_on_the_sdk_of_the_runtime(which: str, request: pytest.FixtureRequest) -> None:
+    """Its version depends on runtime and region (https://docs.aws.amazon.com/lambda/latest/dg/lambda-python.html)."""
+    found: Stacks = request.getfixturevalue(which)
+    for name, properties in found.of_type("AWS::Lambda::Function").items():
+        layers = [layer["Ref"] for layer in properties.get("Layers", []) if "Ref" in layer]
+        assert any(re.match("FunctionsDependencies|HooksSdk", layer) for layer in layers), name
+
+
+def test_packages_have_the_newest_description_of_each_service(tmp_path: Path) -> None:
+    for place in ("ec2/2016-09-15", "ec2/2016-11-15", "kms/2014-11-01", "sqs/2012-11-05"):
+        (tmp_path / "botocore" / "data" / place).mkdir(parents=True)
+    slim(tmp_path, ("ec2", "kms"))
+    assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.glob("botocore/data/*/*")) == [
+        "botocore/data/ec2/2016-11-15",
+        "botocore/data/kms/2014-11-01",
+    ]
+    assert {each.name for each in tmp_path.glob("botocore/data/*")} == {"ec2", "kms"}
 
 
 def test_functions_that_search_have_the_packages_for_it(stacks: Stacks) -> None:
@@ -32,4 +61,4 @@ def test_a_lock_file_is_divided_between_the_layers() -> None:
     lines = [line for line in RUNTIME_LOCK.read_text().splitlines() if not line.startswith("#")]
     pins = list(PIN.finditer(RUNTIME_LOCK.read_text()))
     assert "".join(pin[0] for pin in pins).splitlines() == lines
-    assert {*SEARCH_PACKAGES, "boto3", "fastapi", "pydantic"} <= {pin[1] for pin in pins}
+    assert {*SEARCH_PACKAGES, *SDK_PACKAGES, "fastapi", "pydantic"} <= {pin[1] for pin in pins}
