@@ -111,7 +111,9 @@ class AgentLoop(Construct):
                 security_groups=[network.function_group] if network and is_inside else None,
                 searches=name in _SEARCHING,
             )
-        logs = log_group(self, "Logs", config)
+        # Step Functions writes the group's name into a policy of the account, which holds 5,120 characters. Names that begin so need no
+        # place in it (Step Functions developer guide, "Avoiding Amazon CloudWatch Logs resource policy size restrictions").
+        logs = log_group(self, "Logs", config, name=f"/aws/vendedlogs/states/{machine_name(config)}")
         self.machine = stepfunctions.StateMachine(
             self,
             "Machine",

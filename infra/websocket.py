@@ -58,7 +58,8 @@ class WebSocketDoor(Construct):
             default_route_settings=gateway.CfnStage.RouteSettingsProperty(
                 throttling_rate_limit=config.requests_per_second,
                 throttling_burst_limit=config.request_burst,
-                detailed_metrics_enabled=True,
+                # Those of each route would be billed, as those of the REST API's methods (infra/api.py).
+                detailed_metrics_enabled=False,
                 logging_level="ERROR",
                 data_trace_enabled=False,
             ),

@@ -284,6 +284,14 @@ def test_the_loop_is_the_asl_file_with_functions_in_its_placeholders(stacks: Sta
     assert deployed["StateMachineType"] == "STANDARD"
 
 
+def test_the_log_of_executions_needs_no_room_in_the_accounts_policy(stacks: Stacks) -> None:
+    """A policy of CloudWatch Logs holds 5,120 characters, and names each group of Step Functions with another name
+    (https://docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html)."""
+    (destination,) = stacks.one("AWS::StepFunctions::StateMachine")["LoggingConfiguration"]["Destinations"]
+    group = destination["CloudWatchLogsLogGroup"]["LogGroupArn"]["Fn::GetAtt"][0]
+    assert stacks.resources[group]["Properties"]["LogGroupName"] == "/aws/vendedlogs/states/moorage-agent-loop"
+
+
 def test_an_image_build_is_reported_before_cloudformation_gives_up(everything: Stacks) -> None:
     rules = everything.of_type("AWS::Events::Rule")
     builds = {name: r for name, r in everything.resources.items() if r["Type"] == "Custom::ImageBuild"}

@@ -65,8 +65,10 @@ def test_strangers_at_the_approval_page_do_not_use_up_what_keys_need(stacks: Sta
     assert rates == {("/*", "*"): (50, 100), **page}
 
 
-def test_no_metric_of_a_method_is_paid_for(stacks: Stacks) -> None:
-    assert {each["MetricsEnabled"] for each in stacks.one("AWS::ApiGateway::Stage")["MethodSettings"]} == {False}
+def test_no_metric_of_a_method_or_a_route_is_paid_for(everything: Stacks) -> None:
+    """https://docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-websocket-api-logging.html"""
+    assert {each["MetricsEnabled"] for each in everything.one("AWS::ApiGateway::Stage")["MethodSettings"]} == {False}
+    assert everything.one("AWS::ApiGatewayV2::Stage")["DefaultRouteSettings"]["DetailedMetricsEnabled"] is False
 
 
 def test_the_api_is_regional_because_edge_cuts_silent_streams(stacks: Stacks) -> None:
