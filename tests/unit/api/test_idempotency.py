@@ -80,6 +80,14 @@ async def test_a_key_whose_process_died_is_free_later_although_the_clock_was_set
     assert await send() == (200, "")
 
 
+@pytest.mark.parametrize("count", ["²", "-1", "many", "1000"])
+async def test_a_count_of_tries_that_is_none_is_no_reason_to_fail(count: str) -> None:
+    served = Served.of(Lab(say("Once."), say("Twice.")))
+    headers: dict[str, Any] = {"x-stainless-retry-count": count.encode("latin-1")}
+    answers = [await served.ask("POST", "/responses", headers=headers, json={"model": "m", "input": "hi"}) for _ in range(2)]
+    assert [answer.json()["output"][0]["content"][0]["text"] for answer in answers] == ["Once.", "Twice."]
+
+
 class Noting(MemoryTable):
     """Notes when a key is claimed, and when its claim is settled or given back."""
 

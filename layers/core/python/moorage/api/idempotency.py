@@ -84,7 +84,7 @@ class IdempotentCreate:
     async def of(cls, request: Request, caller: Caller, body: bytes) -> "IdempotentCreate":
         runtime = caller.runtime
         key, count = key_of(request.headers), request.headers.get(_RETRY_HEADER, "")
-        retry_count = int(count) if count.isdigit() and len(count) < 4 else None
+        retry_count = int(count) if count.isdecimal() and len(count) < 4 else None  # A header may hold a raised digit.
         digest = ""
         if key is not None or retry_count is not None:
             told = hashlib.sha256(f"{request.url.path}\n".encode())
