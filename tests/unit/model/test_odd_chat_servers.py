@@ -66,6 +66,13 @@ def test_a_half_without_its_other_half_is_shown_as_unreadable() -> None:
     orjson.dumps(text)
 
 
+def test_an_only_choice_without_a_number_is_read_to_its_end() -> None:
+    pieces = chunk({"content": "He"}, index=None), chunk({"content": "llo"}, index=None, finish_reason="length")
+    decoder = decoder_for(ASK)
+    deltas = [delta for piece in (*pieces, b"data: [DONE]\n\n") for delta in decoder.feed(piece)]
+    assert (said(deltas)["text"], deltas[-1]) == ("Hello", base.StreamFinished("max_output_tokens"))
+
+
 def test_logprobs_get_the_bytes_and_numbers_that_clients_parse() -> None:
     entry = '{"token":"ü","logprob":-Infinity,"bytes":null,"top_logprobs":[{"token":"x","logprob":NaN,"bytes":null}]}'
     event = 'data: {"choices":[{"delta":{"content":"ü"},"logprobs":{"content":[' + entry + "]}}]}\n\n"

@@ -257,7 +257,7 @@ class ChatDecoder:
             self._usage = _usage(chunk["usage"]) or self._usage
         deltas: list[Delta] = []
         for choice in chunk.get("choices") or []:
-            if choice.get("index", 0) == 0:
+            if not choice.get("index"):
                 deltas += self._choice(choice)
         return deltas
 
