@@ -1,8 +1,10 @@
 """Five providers, one table: whatever the upstream's words, the same answer is understood."""
 
-from typing import get_args
+import threading
+from typing import Any, get_args
 
 import pytest
+from moorage import limits
 from moorage.model import base
 from moorage.model.models_file import ProviderKind
 
@@ -60,6 +62,34 @@ async def test_every_provider_says_what_was_cut(kind: Kind, finish: str, last: S
     served = provider(kind, lambda _: replies(kind, kind.encode(said)))
     ends = [delta.is_cut async for delta in served.stream(hello()) if isinstance(delta, base.ItemDone)]
     assert ends == [False, True]
+
+
+class WatchedItem(dict[str, Any]):
+    """An item that notes the threads that read it."""
+
+    def __init__(self, item: dict[str, Any]) -> None:
+        super().__init__(item)
+        self.readers: set[int] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.readers.add(threading.get_ident())
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.readers.add(threading.get_ident())
+        return super().get(name, default)
+
+
+@pytest.mark.parametrize("kind", [RESPONSES, CHAT, ANTHROPIC, CONVERSE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("size", [1, limits.LOWERED_HERE_MAX + 1])
+async def test_every_provider_writes_a_long_request_on_a_thread(kind: Kind, size: int) -> None:
+    """All tenants wait for the event loop."""
+    item = WatchedItem({"type": "message", "role": "user", "content": "hello"})
+    request = base.ModelRequest("m", (item,) * size)
+    served = provider(kind, lambda _: replies(kind, kind.encode(ANSWERS["a message"])))
+    assert [delta.text async for delta in served.stream(request) if isinstance(delta, base.TextDelta)]
+    assert (item.readers == {threading.get_ident()}) is (size == 1)
+    assert len(item.readers) == 1
 
 
 async def test_the_table_covers_every_kind_of_provider() -> None:

@@ -8,6 +8,7 @@ before it wrote.
 import re
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import field
+from functools import partial
 from typing import Any, Final, Literal
 
 import orjson
@@ -16,7 +17,7 @@ from moorage.dataclass import dataclass
 from moorage.model import anthropic_computer, base, content, reasoning
 from moorage.model.anthropic_computer import HOSTED_COMPUTER
 from moorage.model.base import Delta, ModelRequest
-from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
+from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event, says_much
 from moorage.model.output_checks import unfenced
 from moorage.model.stream_endings import counted, finish_reason
 from moorage.model.text_tool_calls import chosen_tools
@@ -56,8 +57,8 @@ class AnthropicMessages:
     output_tokens_max: int = OUTPUT_TOKENS_DEFAULT
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        body = request_body(request, output_tokens_max=self.output_tokens_max)
-        return self.upstream.stream(body, lambda: unfenced(self._decoder(request), request))
+        body = partial(request_body, request, output_tokens_max=self.output_tokens_max)
+        return self.upstream.stream(body, lambda: unfenced(self._decoder(request), request), is_long=says_much(request))
 
     def _decoder(self, request: ModelRequest) -> Decoder:
         decoder = MessagesDecoder(self.upstream.secrets)

@@ -10,6 +10,7 @@ import struct
 import zlib
 from collections.abc import AsyncGenerator
 from dataclasses import field, replace
+from functools import partial
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
@@ -22,7 +23,7 @@ from moorage.errors import UpstreamError
 from moorage.model import base, content, reasoning
 from moorage.model.anthropic_messages import thinking_fields, tool_id
 from moorage.model.base import Delta, ModelRequest
-from moorage.model.http import Upstream, broken, error_in_stream
+from moorage.model.http import Upstream, broken, error_in_stream, says_much
 from moorage.model.output_checks import unfenced
 from moorage.model.stream_endings import counted, finish_reason
 from moorage.model.text_tool_calls import chosen_tools
@@ -68,8 +69,8 @@ class BedrockConverse:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         url = f"{self.upstream.url.rstrip('/')}/model/{quote(request.model, safe='')}/converse-stream"
-        body = request_body(request, output_tokens_max=self.output_tokens_max, guardrail=self.guardrail)
-        return replace(self.upstream, url=url).stream(body, lambda: unfenced(ConverseDecoder(), request))
+        body = partial(request_body, request, output_tokens_max=self.output_tokens_max, guardrail=self.guardrail)
+        return replace(self.upstream, url=url).stream(body, lambda: unfenced(ConverseDecoder(), request), is_long=says_much(request))
 
 
 # --- the request ----------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from moorage.errors import UpstreamError
 from moorage.model import base, chat_templates, content, tokens
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.chat_messages import GENERIC, MessageStyle, messages
-from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
+from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event, says_much
 from moorage.model.output_checks import obeying
 from moorage.model.sequence import Sequence
 from moorage.model.stream_endings import counted, details, error_beside, finish_reason
@@ -57,8 +57,8 @@ class ChatCompletions:
             style = replace(style, template=stricter)
 
     def _asked(self, request: ModelRequest, style: MessageStyle) -> AsyncGenerator[Delta, None]:
-        body = request_body(request, style)
-        return self.upstream.stream(body, lambda: self._decoder(request))
+        body = partial(request_body, request, style)
+        return self.upstream.stream(body, lambda: self._decoder(request), is_long=says_much(request))
 
     def _decoder(self, request: ModelRequest) -> Decoder:
         return decoder_for(request, self.upstream.secrets, starts_thinking=self.starts_thinking)

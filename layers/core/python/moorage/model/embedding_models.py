@@ -202,7 +202,7 @@ async def _ask(upstream: Upstream, body: Mapping[str, Any], read: Callable[[dict
         tried.append(_Whole(read))
         return tried[-1]
 
-    async for _ in upstream.stream(body, decoder):
+    async for _ in upstream.stream(lambda: body, decoder):
         pass
     embedded = tried[-1].embedded
     assert embedded is not None, "an answer was read, or an error raised"

@@ -25,8 +25,8 @@ from moorage import __version__, large_bodies, limits, tracing
 from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError, connection_failed
 from moorage.model import base
-from moorage.model.base import Delta, StreamStarted
-from moorage.parallel import Breath, as_json, beside
+from moorage.model.base import Delta, ModelRequest, StreamStarted
+from moorage.parallel import Breath, as_json, beside, outweighs, worked
 from moorage.telemetry import tell
 
 _T = TypeVar("_T")
@@ -81,8 +81,12 @@ class Upstream:
     jitter: Callable[[], float] = field(default=random.random, repr=False)
     """0 to 1; spreads the retries of many steps."""
 
-    async def stream(self, body: Mapping[str, Any], new_decoder: Callable[[], Decoder]) -> AsyncGenerator[Delta, None]:
-        """POST ``body`` and yield deltas. Trouble before the first delta is retried within the bounds, later it is raised."""
+    async def stream(
+        self, write: Callable[[], Mapping[str, Any]], new_decoder: Callable[[], Decoder], *, is_long: bool = False
+    ) -> AsyncGenerator[Delta, None]:
+        """POST the body that ``write`` makes, on a thread if it ``is_long``, and yield deltas. Trouble before the first delta is
+        retried within the bounds, later it is raised."""
+        body = await worked(write) if is_long else write()
         payload = await as_json(body)
         large_bodies.left()
         upstream, was_refused = self.renewed(is_refused=False), False
@@ -225,6 +229,11 @@ def _traced() -> dict[str, str]:
 def _url(url: str) -> httpx.URL:
     """httpx takes as long to parse a URL as for the rest of a request; there are as many as models are configured."""
     return httpx.URL(url)
+
+
+def says_much(request: ModelRequest) -> bool:
+    """Whether to write its body takes long: a text file alone may have 50 MiB."""
+    return outweighs([*request.items, *request.tools], limits.LOWERED_HERE_MAX)
 
 
 # --- what an answer means ------------------------------------------------------------------------------------------------------

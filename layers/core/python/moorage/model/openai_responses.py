@@ -7,12 +7,13 @@ it sealed into ``encrypted_content`` goes back as it came.
 import re
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import field
+from functools import partial
 from typing import Any, Final
 
 from moorage.dataclass import dataclass
 from moorage.model import base, reasoning
 from moorage.model.base import Delta, ModelRequest
-from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
+from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event, says_much
 from moorage.model.output_checks import unfenced
 from moorage.model.sequence import Sequence
 from moorage.model.stream_endings import counted, details, error_beside, incomplete_reason
@@ -98,8 +99,8 @@ class OpenAIResponses:
     """Off for models that do not reason and refuse the question."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        body = request_body(request, asks_encrypted_reasoning=self.asks_encrypted_reasoning)
-        return self.upstream.stream(body, lambda: self._decoder(request))
+        body = partial(request_body, request, asks_encrypted_reasoning=self.asks_encrypted_reasoning)
+        return self.upstream.stream(body, lambda: self._decoder(request), is_long=says_much(request))
 
     def _decoder(self, request: ModelRequest) -> Decoder:
         """OpenAI's own models call; the small ones behind other servers may only write that they do."""
