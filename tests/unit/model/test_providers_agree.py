@@ -7,6 +7,7 @@ import pytest
 from moorage import limits
 from moorage.model import base
 from moorage.model.models_file import ProviderKind
+from moorage.model.tokens import estimate_request
 
 from tests.unit.model.encodings import (
     ALL,
@@ -90,6 +91,17 @@ async def test_every_provider_writes_a_long_request_on_a_thread(kind: Kind, size
     assert [delta.text async for delta in served.stream(request) if isinstance(delta, base.TextDelta)]
     assert (item.readers == {threading.get_ident()}) is (size == 1)
     assert len(item.readers) == 1
+
+
+@pytest.mark.parametrize("size", [1, limits.LOWERED_HERE_MAX + 1])
+async def test_a_long_request_is_counted_on_a_thread_where_the_server_counts_nothing(size: int) -> None:
+    item = WatchedItem({"type": "message", "role": "user", "content": "hello"})
+    request = base.ModelRequest("m", (item,) * size)
+    said = b'data: {"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    served = provider(CHAT, lambda _: replies(CHAT, said))
+    told = [delta async for delta in served.stream(request) if isinstance(delta, base.UsageReported)]
+    assert (threading.get_ident() in item.readers) is (size == 1)
+    assert told == [base.UsageReported(estimate_request(request), 2)]
 
 
 async def test_the_table_covers_every_kind_of_provider() -> None:

@@ -6,7 +6,7 @@ itself, and tool calls and reasoning that come as text (``text_tool_calls.py``, 
 What has been said becomes messages in ``chat_messages.py``.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from dataclasses import field, replace
 from functools import partial
@@ -26,6 +26,7 @@ from moorage.model.stream_endings import counted, details, error_beside, finish_
 from moorage.model.text_tool_calls import chosen_tools, listening
 from moorage.model.thinking_tags import Kind, ThinkingTags
 from moorage.net.sse import SseParser
+from moorage.parallel import worked
 from moorage.wire.types import Tool
 
 _FOR_OPENAI: Final = ("service_tier", "safety_identifier", "user", "prompt_cache_key", "prompt_cache_retention")
@@ -48,6 +49,8 @@ class ChatCompletions:
                 async with aclosing(self._asked(request, style)) as deltas:
                     async for delta in deltas:
                         has_spoken = True
+                        if isinstance(delta, base.UsageReported) and not delta.input_tokens:
+                            delta = replace(delta, input_tokens=await _estimated(request))
                         yield delta
                 return
             except UpstreamError as error:
@@ -126,9 +129,15 @@ def _response_format(format_: dict[str, Any]) -> dict[str, Any] | None:
 # --- the stream -------------------------------------------------------------------------------------------------------------------
 
 
+async def _estimated(request: ModelRequest) -> int:
+    """The tokens of a request whose server counts none."""
+    count = partial(tokens.estimate_request, request)
+    return await worked(count) if says_much(request) else count()
+
+
 def decoder_for(request: ModelRequest, secrets: Collection[str] = (), *, starts_thinking: bool = False) -> Decoder:
     tags = ThinkingTags.inside() if starts_thinking else ThinkingTags()
-    return obeying(listening(ChatDecoder(secrets, partial(tokens.estimate_request, request), _tags=tags), request), request)
+    return obeying(listening(ChatDecoder(secrets, _tags=tags), request), request)
 
 
 @dataclass(slots=True)
@@ -178,8 +187,6 @@ class _Arguments:
 @dataclass(slots=True)
 class ChatDecoder:
     secrets: Collection[str] = field(default=(), repr=False)
-    prompt_tokens: Callable[[], int] = lambda: 0
-    """An estimate, for servers that report no usage."""
     is_finished: bool = False
     _sse: SseParser = field(default_factory=SseParser)
     _tags: ThinkingTags = field(default_factory=ThinkingTags)
@@ -363,8 +370,6 @@ class ChatDecoder:
         self.is_finished = True
         output_tokens = (self._output_chars + 3) // 4
         usage = self._usage or base.UsageReported(0, output_tokens)
-        if not usage.input_tokens:
-            usage = replace(usage, input_tokens=self.prompt_tokens())
         return [*deltas, replace(usage, service_tier=self._service_tier), finished]
 
 
