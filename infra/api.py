@@ -20,6 +20,7 @@ from moorage.settings import usage_key
 
 from infra.config import Config, UsagePlan
 from infra.cors import answer_preflights, quoted, readable_by
+from infra.custom_resource import CustomResources
 from infra.endpoint import add_private_domain, set_domain, set_endpoint
 from infra.functions import live, log_group
 from infra.nag import acknowledge
@@ -64,7 +65,7 @@ class Handlers:
 class Api(Construct):
     """REST API, authorizer, throttling, access log, OpenAI-shaped gateway errors, and the optional usage plans, domain and firewall."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: Config, handlers: Handlers) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, handlers: Handlers, hooks: CustomResources) -> None:
         super().__init__(scope, construct_id)
         self._config = config
         access_log = log_group(self, "AccessLog", config)
@@ -95,6 +96,7 @@ class Api(Construct):
             ),
         )
         set_endpoint(self.rest_api, config)
+        self._bound_error_log(hooks)
         self._authorizer = self._make_authorizer(handlers.authorizer)
         v1 = self.rest_api.root.add_resource("v1")
         streaming = self._streaming(live(handlers.responses, provisioned=config.provisioned_concurrency))
@@ -137,6 +139,13 @@ class Api(Construct):
         if self._config.domain_name:
             return f"https://{self._config.domain_name}/v1"
         return self.rest_api.url_for_path("/v1")
+
+    def _bound_error_log(self, hooks: CustomResources) -> None:
+        """API Gateway chooses the name (its developer guide, "Execution logging for REST APIs")."""
+        api_id = cdk.Stack.of(self).get_logical_id(self.rest_api.node.default_child)  # type: ignore[arg-type]
+        name, printed = (f"API-Gateway-Execution-Logs_{each}/{STAGE}" for each in (self.rest_api.rest_api_id, f"<{api_id}>"))
+        logs = hooks.stage_logs(name, days=self._config.log_retention_days, printed=printed)
+        self.rest_api.deployment_stage.node.add_dependency(logs)
 
     def _streaming(self, function: lambda_.IFunction) -> apigateway.LambdaIntegration:
         if not self._config.streaming:

@@ -247,6 +247,21 @@ class CustomResources(Construct):
         resource = self._resource(construct_id, "Custom::KeptVectorBucket", properties, minutes=3 * _STOP_MINUTES + _ANSWER_MINUTES)
         return VectorBucketResource(bucket, resource.get_att_string("Arn"))
 
+    def stage_logs(self, name: str, *, days: int, printed: str) -> cdk.CustomResource:
+        """The log group ``name`` forgets lines after so many days, and goes with the stack.
+
+        API Gateway makes it for a stage's errors, and CloudFormation takes over none that is there. ``printed`` is the name as cdk-nag
+        has it.
+        """
+        stack, colon = cdk.Stack.of(self), cdk.ArnFormat.COLON_RESOURCE_NAME
+        group, known = (
+            stack.format_arn(service="logs", resource="log-group", resource_name=each, arn_format=colon) for each in (name, printed)
+        )
+        # The service authorization reference writes a group without the star, and the API reference of CloudWatch Logs with it.
+        self._allow(["logs:CreateLogGroup", "logs:DeleteLogGroup", "logs:PutRetentionPolicy"], [group, f"{group}:*"])
+        acknowledge_wildcard(self._role, f"Resource::{known}:*", "IAM writes one log group in two ways, and this is one of them.")
+        return self._resource("StageLogs", "Custom::StageLogs", {"Name": name, "Days": str(days)})
+
     def sandbox_keys(self, secret_arn: str, edition: str) -> cdk.CustomResource:
         """Keys derived from the secret's content key: ``Hex`` for the tokens of sandboxes, ``Places`` for their names before the proxy.
 

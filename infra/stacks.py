@@ -80,7 +80,7 @@ class ServiceStack(cdk.Stack):
         factory = FunctionFactory(self, "Functions", config=config, models=models, environment=self._environment(), lists=self._lists())
         self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
         self.handlers = self._make_handlers(factory)
-        self.api = Api(self, "Api", config=config, handlers=self.handlers)
+        self.api = Api(self, "Api", config=config, handlers=self.handlers, hooks=hooks)
         if config.computer or config.has_both:
             self._reach_inside()
         self.sockets = self._make_sockets(factory) if config.websocket else {}

@@ -116,6 +116,7 @@ MAKES: Final[Mapping[str, Callable[[Event, Clients, Pause], Mapping[str, str] | 
     "Custom::PrefixLists": lambda event, client, _: prefix_lists(event, client("ec2")),
     "Custom::SandboxKey": lambda event, client, _: sandbox_key(event, client("secretsmanager")),
     "Custom::Sandboxes": lambda *_: {},
+    "Custom::StageLogs": lambda event, client, _: stage_logs(event, client("logs")),
 }
 """Creates or updates a resource of each kind."""
 
@@ -125,6 +126,7 @@ DELETES: Final[Mapping[str, Callable[[Event, Clients, Pause], None]]] = {
     "Custom::MicrovmSource": lambda event, client, _: drop_microvm_source(event, client("s3")),
     "Custom::Microvms": lambda event, client, pause: stop_microvms(event, client("lambda-microvms"), pause),
     "Custom::Sandboxes": lambda event, client, _: stop_sandboxes(event, client("ecs")),
+    "Custom::StageLogs": lambda event, client, _: drop_stage_logs(event, client("logs")),
 }
 """Of the kinds that leave something behind."""
 
@@ -286,6 +288,20 @@ def let_go_of_vector_bucket(event: Event, vectors: Any) -> None:
         vectors.delete_vector_bucket(vectorBucketName=name)
     except vectors.exceptions.NotFoundException:
         return  # An earlier try has deleted it.
+
+
+def stage_logs(event: Event, logs: Any) -> Mapping[str, str]:
+    """Bound the age of the lines in a log group that API Gateway makes itself, if it has not been made here before."""
+    wanted = event["ResourceProperties"]
+    with suppress(logs.exceptions.ResourceAlreadyExistsException):
+        logs.create_log_group(logGroupName=wanted["Name"])
+    logs.put_retention_policy(logGroupName=wanted["Name"], retentionInDays=int(wanted["Days"]))
+    return {}
+
+
+def drop_stage_logs(event: Event, logs: Any) -> None:
+    with suppress(logs.exceptions.ResourceNotFoundException):
+        logs.delete_log_group(logGroupName=event["ResourceProperties"]["Name"])
 
 
 def image_build(event: Event, codebuild: Any, pause: Pause) -> Mapping[str, str] | None:

@@ -486,6 +486,14 @@ def test_every_log_group_forgets(stacks: Stacks, everything: Stacks) -> None:
     for each in both(stacks, everything):
         groups = each.of_type("AWS::Logs::LogGroup").items()
         assert all(group["RetentionInDays"] == 30 for name, group in groups if not name.startswith("Audit"))
+        # API Gateway makes one itself (https://docs.aws.amazon.com/apigateway/latest/developerguide/rest-api-execution-logging.html).
+        (bound,) = each.of_type("Custom::StageLogs")
+        (stage,) = each.of_type("AWS::ApiGateway::Stage")
+        logs = each.resources[bound]["Properties"]
+        api = each.resources[stage]["Properties"]["RestApiId"]
+        name = {"Fn::Join": ["", ["API-Gateway-Execution-Logs_", api, "/api"]]}
+        assert (logs["Name"], logs["Days"]) == (name, "30")
+        assert bound in each.resources[stage]["DependsOn"]
 
 
 def test_those_who_answer_people_add_to_the_audit_trail_and_nobody_reads_it(everything: Stacks, stacks: Stacks) -> None:

@@ -520,7 +520,7 @@ ASKS_NOTHING: Final = frozenset(
         *("AWS::SNS::TopicPolicy", "AWS::ServiceDiscovery::PrivateDnsNamespace", "AWS::ServiceDiscovery::Service"),
         *("AWS::WAFv2::WebACL", "AWS::WAFv2::WebACLAssociation", "Custom::Concurrency", "Custom::ImageBuild", "Custom::KeptKey"),
         *("Custom::PrefixLists", "Custom::SandboxKey", "Custom::Sandboxes", "Custom::Microvms", "Custom::MicrovmBase"),
-        "Custom::MicrovmSource",
+        *("Custom::MicrovmSource", "Custom::StageLogs"),
     }
 )
 """Kinds of resources that take no role and are told by nobody. Peering within one account, budgets that write mails, and custom

@@ -22,7 +22,7 @@ def url() -> Iterator[ResponseUrl]:
 def account() -> Iterator[Account]:
     account = Account()
     clients = (account.codebuild, account.ec2, account.ecs, account.kms)
-    stubs = (*clients, account.functions, account.vectors, account.secrets, account.s3, account.microvms)
+    stubs = (*clients, account.functions, account.vectors, account.secrets, account.s3, account.microvms, account.logs)
     with contextlib.ExitStack() as stack:
         for stub in stubs:
             stack.enter_context(stub)

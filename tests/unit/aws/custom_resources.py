@@ -51,10 +51,11 @@ class Account:
         options: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
         self.clients: dict[str, Any] = {
             name: boto3.client(name, **options)
-            for name in ("codebuild", "ec2", "ecs", "kms", "lambda", "s3vectors", "secretsmanager", "s3", "lambda-microvms")
+            for name in ("codebuild", "ec2", "ecs", "kms", "lambda", "s3vectors", "secretsmanager", "s3", "lambda-microvms", "logs")
         }
         stubs = (Stubber(client) for client in self.clients.values())
-        self.codebuild, self.ec2, self.ecs, self.kms, self.functions, self.vectors, self.secrets, self.s3, self.microvms = stubs
+        self.codebuild, self.ec2, self.ecs, self.kms, self.functions, self.vectors, self.secrets, self.s3, *others = stubs
+        self.microvms, self.logs = others
 
     def client(self, service: str) -> Any:
         return self.clients[service]

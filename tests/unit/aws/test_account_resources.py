@@ -39,6 +39,34 @@ def test_a_prefix_list_that_the_region_lacks_is_named(url: ResponseUrl, account:
     assert url.answers == [answered(create, "FAILED", reason)]
 
 
+GROUP = "API-Gateway-Execution-Logs_a1b2c3/api"
+
+
+def stage_logs(url: ResponseUrl, kind: str, days: str = "30") -> dict[str, Any]:
+    properties = {"Name": GROUP, "Days": days}
+    return request(url, kind, ResourceType="Custom::StageLogs", LogicalResourceId="ImageBuild", ResourceProperties=properties)
+
+
+def test_the_log_that_the_gateway_makes_forgets_as_others_do(url: ResponseUrl, account: Account) -> None:
+    create, update = stage_logs(url, "Create"), stage_logs(url, "Update", "7")
+    account.logs.add_response("create_log_group", {}, {"logGroupName": GROUP})
+    account.logs.add_response("put_retention_policy", {}, {"logGroupName": GROUP, "retentionInDays": 30})
+    account.logs.add_client_error("create_log_group", "ResourceAlreadyExistsException", expected_params={"logGroupName": GROUP})
+    account.logs.add_response("put_retention_policy", {}, {"logGroupName": GROUP, "retentionInDays": 7})
+    respond(create, account.client)
+    respond(update, account.client)
+    assert url.answers == [answered(create, "SUCCESS"), answered(update, "SUCCESS")]
+
+
+def test_the_log_that_the_gateway_makes_goes_with_the_deployment(url: ResponseUrl, account: Account) -> None:
+    delete = stage_logs(url, "Delete")
+    account.logs.add_response("delete_log_group", {}, {"logGroupName": GROUP})
+    account.logs.add_client_error("delete_log_group", "ResourceNotFoundException", expected_params={"logGroupName": GROUP})
+    for _ in range(2):
+        respond(delete, account.client)
+    assert url.answers == [answered(delete, "SUCCESS")] * 2
+
+
 FAMILIES = ["moorage-sandbox-1g", "moorage-sandbox-4g"]
 TASKS = [f"arn:aws:ecs:us-east-1:000000000000:task/moorage/{number}" for number in range(3)]
 
