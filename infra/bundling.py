@@ -5,11 +5,13 @@ hash is taken over what goes in (sources, lock file, target), so an unchanged pa
 """
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -95,11 +97,12 @@ def _packages_layer(target: Target, takes: Callable[[str], bool], services: Sequ
     def build(output: Path) -> None:
         install(RUNTIME_LOCK, output / "python", target, takes)
         slim(output / "python", services)
+        compile_modules(output, target, "/opt")
 
-    return _asset(RUNTIME_LOCK.parent, _hash((RUNTIME_LOCK,), target, *services, *words), build)
+    return _asset(RUNTIME_LOCK.parent, _hash((RUNTIME_LOCK,), target, *services, *words, *_compiled(target)), build)
 
 
-def core_layer() -> lambda_.Code:
+def core_layer(target: Target) -> lambda_.Code:
     """Our own package, as it lies in the repository, without what only a person's machine runs, and with what the console imports."""
     source = ROOT / "layers" / "core"
     package = source / "python" / "moorage"
@@ -112,13 +115,14 @@ def core_layer() -> lambda_.Code:
             shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
         if CONSOLE_LIBRARIES.is_dir():  # Without, the console says what is missing.
             _copy(CONSOLE_LIBRARIES, output / "python" / "moorage" / "console" / "vendor")
+        compile_modules(output, target, "/opt")
 
     shipped = [path for path in _files(source) if not any(path.is_relative_to(each) for each in skipped)]
     libraries = _files(CONSOLE_LIBRARIES) if CONSOLE_LIBRARIES.is_dir() else []
-    return _asset(source, _hash([*shipped, *libraries]), build)
+    return _asset(source, _hash([*shipped, *libraries], *_compiled(target)), build)
 
 
-def function_code(name: str, beside: Mapping[str, str]) -> lambda_.Code:
+def function_code(name: str, beside: Mapping[str, str], target: Target) -> lambda_.Code:
     """``functions/<name>`` and text files beside it, such as the model catalogue: a function finds them in its working directory."""
     source = ROOT / "functions" / name
 
@@ -126,8 +130,52 @@ def function_code(name: str, beside: Mapping[str, str]) -> lambda_.Code:
         _copy(source, output)
         for file, text in beside.items():
             (output / file).write_text(text)
+        compile_modules(output, target, "/var/task")
 
-    return _asset(source, _hash(_files(source), *(word for each in beside.items() for word in each)), build)
+    words = [word for each in beside.items() for word in each]
+    return _asset(source, _hash(_files(source), *words, *_compiled(target)), build)
+
+
+@cache
+def python_of(target: Target) -> str | None:
+    """An interpreter whose byte code the target reads: Python 3.13 for Lambda. None if this machine has none."""
+    if target == "host":
+        return sys.executable
+    named = (os.environ.get("PYTHON313"), sys.executable, "python3.13", "python3")
+    found = next((each for each in named if each and is_as_in_lambda(each)), None)
+    if found is None:
+        sys.stderr.write(
+            "Functions will start slower: there is no Python 3.13 here to compile their modules (PYTHON313=... names one).\n"
+        )
+    return found
+
+
+def is_as_in_lambda(python: str) -> bool:
+    """Whether a program is a Python of the runtime's version."""
+    code = f"import sys; sys.exit('python%d.%d' % sys.version_info[:2] != {RUNTIME.name!r})"
+    try:
+        return subprocess.run([python, "-S", "-c", code], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def _compiled(target: Target) -> tuple[str, ...]:
+    return ("compiled",) if python_of(target) else ()
+
+
+def compile_modules(folder: Path, target: Target, place: str) -> None:
+    """Put the byte code of all modules beside them, which Lambda finds at ``place``. Raises :class:`ConfigError` if one has a fault.
+
+    A function's code and layers are read-only there, so Python would compile each module anew at each cold start. Times of files get
+    lost in archives, so the byte code is not compared with them.
+    """
+    python = python_of(target)
+    if python is None:
+        return
+    command = [python, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", place, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ConfigError(f"The functions' modules could not be compiled: {(done.stdout + done.stderr).strip()[:500]}")
 
 
 def install(lock: Path, destination: Path, target: Target, takes: Callable[[str], bool] = lambda name: True) -> None:

@@ -142,7 +142,10 @@ class FunctionFactory(Construct):
         self._beside = {"models.toml": models.text, SETTINGS_FILE: json.dumps(lists, indent=1, sort_keys=True)}
         self._config = config
         self._environment = environment
-        self._layers = [self._layer("Dependencies", dependencies_layer(config.bundle_for)), self._layer("Core", core_layer())]
+        self._layers = [
+            self._layer("Dependencies", dependencies_layer(config.bundle_for)),
+            self._layer("Core", core_layer(config.bundle_for)),
+        ]
         self._search_layer = self._layer("Search", search_layer(config.bundle_for))
 
     def _layer(self, layer_id: str, code: lambda_.Code) -> lambda_.ILayerVersion:
@@ -188,7 +191,7 @@ class FunctionFactory(Construct):
         function = lambda_.Function(
             self,
             construct_id,
-            code=function_code(folder, self._beside),
+            code=function_code(folder, self._beside, self._config.bundle_for),
             handler=handler,
             runtime=RUNTIME,
             architecture=lambda_.Architecture.ARM_64,

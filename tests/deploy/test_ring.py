@@ -8,6 +8,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,14 @@ _RESPONSE_SECONDS_MAX = 600
 
 pytestmark = pytest.mark.timeout(900)
 _DEMO = {"model": "demo"}
+
+
+def test_the_packages_have_the_byte_code_of_all_their_modules(assembly: Path) -> None:
+    """Lambda's folders are read-only, so Python would compile them at each cold start."""
+    packages = {*assembly.glob("asset.*/python"), *(settings.parent for settings in assembly.glob("asset.*/settings.json"))}
+    modules = [module for package in packages for module in package.rglob("*.py")]
+    assert len(modules) > 1_000
+    assert [module for module in modules if not Path(cache_from_source(module)).exists()] == []
 
 
 @pytest.fixture

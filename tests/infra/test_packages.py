@@ -1,11 +1,16 @@
 """What a package of functions keeps of what it is made of."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from infra import bundling
 from infra.bundling import BOTOCORE_SERVICES, HOOK_SERVICES, PIN, RUNTIME_LOCK, SDK_PACKAGES, SEARCH_PACKAGES, slim
+from infra.config import ConfigError
 from tests.infra.conftest import Stacks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +51,33 @@ def test_packages_have_the_newest_description_of_each_service(tmp_path: Path) ->
         "botocore/data/kms/2014-11-01",
     ]
     assert {each.name for each in tmp_path.glob("botocore/data/*")} == {"ec2", "kms"}
+
+
+def test_byte_code_is_taken_wherever_and_whenever_an_archive_is_unpacked(tmp_path: Path) -> None:
+    """Lambda unpacks code and layers elsewhere, with other times, and lets nobody write there."""
+    built, opt = tmp_path / "built", tmp_path / "opt"
+    built.mkdir()
+    (built / "module.py").write_text("TEXT = 'compiled'")
+    bundling.compile_modules(built, "host", "/opt")
+    built.rename(opt)
+    (opt / "module.py").write_text("TEXT = 'read'")
+    os.utime(opt / "module.py", (0, 0))
+    command = [sys.executable, "-B", "-c", "import module; print(module.TEXT, module.__file__)"]
+    assert subprocess.run(command, cwd=opt, capture_output=True, text=True, check=True).stdout == f"compiled {opt}/module.py\n"
+
+
+def test_a_module_that_cannot_be_compiled_stops_synthesis(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("TEXT = (")
+    with pytest.raises(ConfigError, match="could not be compiled"):
+        bundling.compile_modules(tmp_path, "host", "/opt")
+
+
+def test_byte_code_for_lambda_is_made_by_its_own_version_of_python(tmp_path: Path) -> None:
+    others = [tmp_path / "none", tmp_path / "other"]
+    others[1].write_text("#!/bin/sh\nexit 1\n")
+    others[1].chmod(0o755)
+    assert [bundling.is_as_in_lambda(str(each)) for each in others] == [False, False]
+    assert bundling.is_as_in_lambda(sys.executable) == (sys.version_info[:2] == (3, 13))
 
 
 def test_functions_that_search_have_the_packages_for_it(stacks: Stacks) -> None:
