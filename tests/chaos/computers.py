@@ -40,11 +40,12 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 3000), Shop).serve_forever()
 """
 UNSERVED: Final = "site of the test is not up"
 """What a command says that could not start it: a fault of the test."""
-TRY: Final = f"for i in $(seq 100); do curl -s {SITE} >/dev/null && break; sleep 0.1; done"
 SERVE: Final = (
-    f"curl -s {SITE} >/dev/null || {{ cat > /tmp/server.py <<'END'\n{SERVER}\nEND\n"
-    f"setsid nohup python3 /tmp/server.py >/dev/null 2>&1 & {TRY}; curl -s {SITE} >/dev/null || echo {UNSERVED!r}; }}"
+    f"is_up() {{ curl -s {SITE} >/dev/null; }}; for i in $(seq 30); do is_up && break; cat > /tmp/server.py <<'END'\n{SERVER}\nEND\n"
+    "setsid nohup python3 /tmp/server.py >/dev/null 2>&1 & for j in $(seq 10); do is_up && break; sleep 0.1; done; done; "
+    f"is_up || echo {UNSERVED!r}"
 )
+"""It is written again until it is up: a blow may have filled the disk, or killed what had begun."""
 COUNT: Final = "sleep 1; echo counted; cat /mnt/data/clicks"
 GAVE_UP: Final = "could not be run"
 MARKED: Final = ("has been started again", "was not run again", GAVE_UP)
