@@ -50,6 +50,9 @@ _ROLLOUTS: Final = {
     "linear": codedeploy.LambdaDeploymentConfig.LINEAR_10_PERCENT_EVERY_1_MINUTE,
 }
 
+AUTHORIZER_TIMEOUT: Final = cdk.Duration.seconds(15)
+"""The first token of a process takes what a seventh of a processor needs to import what tokens take, and two requests to the issuer."""
+
 _REAPER_INTERVAL: Final = cdk.Duration.minutes(1)
 
 
@@ -207,7 +210,7 @@ class ServiceStack(cdk.Stack):
                 "Authorizer",
                 folder="authorizer",
                 handler="handler.handle",
-                timeout=cdk.Duration.seconds(5),
+                timeout=AUTHORIZER_TIMEOUT,
                 memory_mib=256,
                 environment={"MOORAGE_USAGE_PLANS": ",".join({OTHERS: None, **config.usage_plans})} if config.usage_plans else None,
             )
