@@ -251,6 +251,14 @@ def test_what_a_session_is_and_what_is_changed_of_it(client: OpenAI) -> None:
             look()
 
 
+def test_a_session_that_is_refused_leaves_no_environment_behind(client: OpenAI) -> None:
+    before = {container.id for container in client.containers.list()}
+    team: Any = {"model": "demo", "multi_agent": {"enabled": True}}
+    with pytest.raises(BadRequestError, match=r"budget\.wall_seconds"):
+        client.beta.agents.sessions.create(agent=team, environment=HOSTED, extra_body={"budget": {"wall_seconds": 60}})
+    assert {container.id for container in client.containers.list()} == before
+
+
 def test_a_busy_session_is_deleted_by_force(stack: Stack, client: OpenAI) -> None:
     sessions = client.beta.agents.sessions
     session = sessions.create(agent={"model": "demo"}, environment=HOSTED, input=script(shell("sleep 600")))

@@ -24,7 +24,16 @@ from moorage.agents.session_shapes import (
     SessionTrace,
     Turn,
 )
-from moorage.agents.session_start import check_place, check_settings, messages_of, new_session, set_back, tell_beginning, with_nulls
+from moorage.agents.session_start import (
+    check_place,
+    check_settings,
+    give_up_container,
+    messages_of,
+    new_session,
+    set_back,
+    tell_beginning,
+    with_nulls,
+)
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.session_stream import Cursor, SessionReader
 from moorage.agents.settings import team_of as team_setting
@@ -104,10 +113,14 @@ async def create(caller: Caller, body: RawBody) -> Response:
         raise invalid_value("stream_options", "it is only allowed together with 'stream': true.")
     budget = _budget(given, sent) or None
     session = replace(await new_session(runtime, caller.tenant_id, given, size=len(body)), budget=budget)
-    _check_budget(runtime.models.catalog, session.settings, budget)
-    if budget is not None:  # Before its session: what dies between leaves none that nothing bounds.
-        await runtime.stores.budgets.put(caller.tenant_id, budget_scope(session), budget)
-    await sessions.create(session)
+    try:
+        _check_budget(runtime.models.catalog, session.settings, budget)
+        if budget is not None:  # Before its session: what dies between leaves none that nothing bounds.
+            await runtime.stores.budgets.put(caller.tenant_id, budget_scope(session), budget)
+        await sessions.create(session)
+    except BaseException:
+        await give_up_container(runtime, session)
+        raise
     if messages:
         try:
             await advance(runtime, session, _payer(caller), offer=Offer(messages))

@@ -57,6 +57,12 @@ async def new_session(
     return await stores.agent_sessions.with_environment(session, sealed)
 
 
+async def give_up_container(runtime: Runtime, session: SessionRecord) -> None:
+    """Delete the container that was made for a session which is not stored."""
+    if session.container_id is not None and session.owns_container:
+        await runtime.computers.containers.delete(session.tenant_id, session.container_id)
+
+
 async def make_anew(runtime: Runtime, session: SessionRecord) -> SessionRecord:
     """The session with a new container, because it has lost its own. Raises :class:`~moorage.errors.ApiError` where that cannot be."""
     sessions, tenant_id = runtime.stores.agent_sessions, session.tenant_id

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.agents.session_objects import session_status
-from moorage.agents.session_start import messages_of, new_session, tell_beginning
+from moorage.agents.session_start import give_up_container, messages_of, new_session, tell_beginning
 from moorage.agents.session_store import SessionRecord
 from moorage.agents.turns import Payer, advance, delete, stand
 from moorage.automations.schedule import next_time
@@ -151,8 +151,7 @@ async def _into_new(runtime: Runtime, invocation: InvocationRecord) -> SessionRe
     if await runtime.stores.automations.deliver(invocation, session.id, first.sk, writes):
         await tell_beginning(runtime, session)
         return session
-    if session.container_id is not None and session.owns_container:
-        await runtime.computers.containers.delete(session.tenant_id, session.container_id)
+    await give_up_container(runtime, session)
     return None
 
 
