@@ -156,6 +156,28 @@ async def test_decisions_are_looked_at_together_before_one_counts() -> None:
     assert (await lab.shown())["status"] == "idle"
 
 
+async def test_a_request_that_is_refused_lets_no_call_run() -> None:
+    lab = await SessionLab.begun(shell("a"), say("Done."), has_container=False, tools=[ASKS])
+    await lab.play()
+    (action,) = (await lab.shown())["required_actions"]
+    nobody_asked = await lab.result("call_none", "3 kg")
+    for others in ([nobody_asked], [nobody_asked, {"type": "agent.session.input.cancel"}]):
+        assert (await lab.send(decided(action["request_id"]), *others)).status_code == 400
+        await lab.play()
+        assert (await lab.shown())["required_actions"] == [action]
+
+
+async def test_a_decision_beside_one_that_comes_too_late_does_not_count() -> None:
+    lab = await SessionLab.begun(both(shell("a"), shell("b", call_id="call_2")), say("Done."), has_container=False, tools=[ASKS])
+    await lab.play()
+    first, second = (await lab.shown())["required_actions"]
+    assert (await lab.send(decided(first["request_id"], "deny"))).status_code == 202
+    await lab.play()
+    answer = await lab.send(decided(second["request_id"]), decided(first["request_id"]))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "approval_decided")
+    assert (await lab.shown())["required_actions"] == [second]
+
+
 async def test_nothing_of_a_session_is_there_for_another_tenant() -> None:
     lab = await SessionLab.begun(say("one"))
     (turn,) = await lab.turns()

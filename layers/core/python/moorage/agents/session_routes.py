@@ -51,6 +51,7 @@ from moorage.agents.turns import (
     budget_scope,
     cancel,
     check_approvals,
+    check_pending,
     check_results,
     delete,
     output_of,
@@ -229,7 +230,8 @@ async def fork_session(caller: Caller, session_id: str, body: RawBody) -> AgentS
     statuses=(404, 429),
 )
 async def create_events(request: Request, caller: Caller, session_id: str, body: RawBody) -> Response:
-    """Accepted is not done: the stream tells of that. Messages and results of one request are taken together, or not at all."""
+    """Accepted is not done: the stream tells of that. Messages and results of one request are taken together, or not at all. All of
+    it is looked at before a decision counts."""
     given: Sequence[Mapping[str, Any]] = (await beside(len(body), lambda: CREATE_SESSION_EVENTS.body(body)))["events"]
     runtime = caller.runtime
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
@@ -247,13 +249,16 @@ async def create_events(request: Request, caller: Caller, session_id: str, body:
             await advance(runtime, session, _payer(caller))  # Its process may have died before it could do that.
             return JsonResponse({}, status_code=202)
     if results:
-        check_results(await stand(runtime.stores, session), results)
-    await check_approvals(runtime.stores, session, [event["request_id"] for event in decisions])
+        if "cancel" in by_type:
+            raise bad_request("A turn that is cancelled takes no results: send one of the two.", param="events")
+        standing = await stand(runtime.stores, session)
+        check_results(standing, results)
+        if decisions:
+            await check_pending(runtime.stores, standing, await runtime.stores.agent_sessions.inputs(session), outputs)
+    await check_approvals(runtime.stores, session, decisions)
     for event in decisions:
         await answer_approval(runtime.stores, runtime.clock, session, event["request_id"], event["response"]["decision"], caller.key_id)
     if "cancel" in by_type:
-        if results:
-            raise bad_request("A turn that is cancelled takes no results: send one of the two.", param="events")
         await cancel(runtime, session)
     if messages or results:
         await advance(runtime, session, _payer(caller), offer=offer)

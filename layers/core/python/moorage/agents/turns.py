@@ -235,7 +235,7 @@ async def advance(
         standing = await stand(runtime.stores, session)
         waiting = await sessions.inputs(session)
         if offer is not None:
-            await _check_pending(runtime.stores, standing, waiting, offer.results)
+            await check_pending(runtime.stores, standing, waiting, offer.results)
         following = _following(standing, waiting, offer or Offer(), may_begin=may_begin or not standing.is_cancelled)
         if following is not None:
             if await _begin(runtime, standing, following, waiting, payer):
@@ -504,7 +504,7 @@ def _is_of(turn_id: str, turn: TurnRecord) -> bool:
     return turn_id == turn.id or ids.turn_number(turn_id) == turn.number
 
 
-async def _check_pending(stores: Stores, standing: Standing, waiting: Sequence[WaitingInput], results: Mapping[str, Item]) -> None:
+async def check_pending(stores: Stores, standing: Standing, waiting: Sequence[WaitingInput], results: Mapping[str, Item]) -> None:
     """Raises :class:`ApiError` for the result of a call that nobody waits for, or that has one."""
     if not results:
         return
@@ -547,23 +547,28 @@ async def _end_turn(runtime: Runtime, session: SessionRecord) -> bool:
     raise rate_limited(f"Session '{session.id}' goes on faster than it can be cancelled. Retry later.", _RETRY_SECONDS)
 
 
-async def check_approvals(stores: Stores, session: SessionRecord, request_ids: Sequence[str]) -> None:
-    """Raises :class:`ApiError` if one of these is no question of the session, or is answered twice."""
+async def check_approvals(stores: Stores, session: SessionRecord, decisions: Sequence[Mapping[str, Any]]) -> None:
+    """Raises :class:`ApiError` if one of these is about no question of the session, or contradicts another one."""
+    request_ids = [event["request_id"] for event in decisions]
     if len(set(request_ids)) < len(request_ids):
         raise bad_request("A request has one decision: two of these are for the same.", param="events")
-    for request_id in request_ids:
+    for event, request_id in zip(decisions, request_ids, strict=True):
         response_id = ids.response_of(request_id) or ""
         asking = await snapshot_of(stores, session.tenant_id, response_id)
         if asking is None or asking.stored.session_id != session.id:
             raise approval_not_found(request_id)
-        await approvals.find(stores, session.tenant_id, response_id, request_id)
+        known = await approvals.find(stores, session.tenant_id, response_id, request_id)
+        approvals.check(known, _decision(event["response"]["decision"], ""), may_decide=not asking.is_final)
 
 
 async def answer_approval(stores: Stores, clock: Clock, session: SessionRecord, request_id: str, decision: str, by: str) -> None:
     """``cancel`` dismisses the question: the call does not run. Raises :class:`ApiError`."""
     response_id = ids.response_of(request_id) or ""
-    said = "" if decision != "cancel" else "The request was dismissed."
-    await approvals.decide(stores, clock, session.tenant_id, response_id, request_id, ApprovalDecision(decision == "approve", by, said))
+    await approvals.decide(stores, clock, session.tenant_id, response_id, request_id, _decision(decision, by))
+
+
+def _decision(said: str, by: str) -> ApprovalDecision:
+    return ApprovalDecision(said == "approve", by, "" if said != "cancel" else "The request was dismissed.")
 
 
 async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> None:

@@ -151,13 +151,19 @@ async def decide(
         raise approval_not_found(approval_id)
     if approval.is_waiting and not snapshot.is_final:
         approval = await _decided(stores, clock, approval, decision)
-    if approval.is_waiting:
-        raise approval_not_needed(approval_id)
-    if approval.status != decision.status:
-        raise approval_decided(approval_id, approval.status)
+    check(approval, decision, may_decide=False)
     if not snapshot.is_final:
         await paused.wake(stores, clock, await stores.responses.load(tenant_id, response_id))
     return approval
+
+
+def check(approval: Approval, decision: ApprovalDecision, *, may_decide: bool) -> None:
+    """Raises an :class:`~moorage.errors.ApiError` for a decision that another one contradicts, and for one that can decide nothing any
+    more."""
+    if approval.is_waiting and not may_decide:
+        raise approval_not_needed(approval.id)
+    if not approval.is_waiting and approval.status != decision.status:
+        raise approval_decided(approval.id, approval.status)
 
 
 async def _decided(stores: Stores, clock: Clock, approval: Approval, decision: ApprovalDecision) -> Approval:
