@@ -42,6 +42,26 @@ async def test_null_sets_back_what_it_names() -> None:
     assert (await changed(agent={"reasoning": {}}))["agent"]["reasoning"]["effort"] == "high"
 
 
+async def test_a_refusal_names_the_field_of_the_agent_where_it_stands() -> None:
+    lab = await SessionLab.begun(first=None)
+    for agent, param in (
+        ({"model": "m", "tools": [WEIGH | {"name": "a b"}]}, "agent.tools[0].name"),
+        ({"model": "m", "tools": [{"type": "web_search", "mode": "disabled"}, WEIGH | {"name": ""}]}, "agent.tools[1].name"),
+    ):
+        target = {"type": "new_session", "agent": agent, "environment": NONE, "input": MESSAGE["input"]}
+        once = {"type": "once", "name": "report", "run_at": int(lab.lab.now) + 60, "target": target}
+        for path, body, above in (
+            ("/agents", agent, "agent."),
+            ("/agents/sessions", {"agent": agent, "environment": NONE, "input": "hi"}, ""),
+            (lab.path, {"agent": agent}, ""),
+            ("/agents/automations", once, ""),
+        ):
+            error = (await lab.served.post(path, body)).json()["error"]
+            named = param.removeprefix(above)
+            assert error["param"] == (f"target.{named}" if body is once else named), path
+            assert f"'{error['param']}'" in error["message"]
+
+
 async def test_two_changes_at_once_are_both_made() -> None:
     lab = await SessionLab.begun(first=None)
 

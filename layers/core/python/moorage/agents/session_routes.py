@@ -25,8 +25,8 @@ from moorage.agents.session_shapes import (
     Turn,
 )
 from moorage.agents.session_start import (
+    check_agent,
     check_place,
-    check_settings,
     give_up_container,
     messages_of,
     new_session,
@@ -170,7 +170,7 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
         settings = None
         if "agent" in given:
             settings = _changed(session.settings, given["agent"], sent["agent"])
-            await check_settings(runtime, caller.tenant_id, settings, len(body))
+            await check_agent(runtime, caller.tenant_id, settings, len(body))
             check_place(settings, has_environment=session.container_id is not None)
         _check_budget(runtime.models.catalog, settings or session.settings, budget)
         if settings is None and metadata is None and budget is None:

@@ -11,7 +11,15 @@ from moorage.agents.session_webhooks import tell_endpoints
 from moorage.agents.settings import checked
 from moorage.containers.store import ContainerRecord
 from moorage.environments.opening import open_environment
-from moorage.errors import container_not_found, invalid_value, missing_parameter, passing_over_what_is_gone, unsupported_value
+from moorage.errors import (
+    ApiError,
+    below,
+    container_not_found,
+    invalid_value,
+    missing_parameter,
+    passing_over_what_is_gone,
+    unsupported_value,
+)
 from moorage.loop.prepare import conceal
 from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
@@ -33,7 +41,7 @@ async def new_session(
     ``given``, in bytes. Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
     stores = runtime.stores
     settings, agent = await agent_of(stores, tenant_id, given)
-    await check_settings(runtime, tenant_id, settings, size)
+    await check_agent(runtime, tenant_id, settings, size)
     environment, vault_ids = given["environment"], tuple(given.get("vault_ids", ()))
     check_place(settings, has_environment=environment["type"] != "none")
     credentials = await credentials_in(stores, tenant_id, vault_ids)
@@ -123,6 +131,14 @@ def with_nulls(given: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, A
 def set_back(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings without those that are None."""
     return {name: value for name, value in settings.items() if value is not None}
+
+
+async def check_agent(runtime: Runtime, tenant_id: str, settings: Mapping[str, Any], size: int) -> None:
+    """:func:`check_settings` of a body whose ``agent`` has them."""
+    try:
+        await check_settings(runtime, tenant_id, settings, size)
+    except ApiError as error:
+        raise below(error, "agent") from error
 
 
 async def check_settings(runtime: Runtime, tenant_id: str, settings: Mapping[str, Any], size: int) -> None:

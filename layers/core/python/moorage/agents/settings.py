@@ -1,6 +1,7 @@
 """What an agent is set to: as it answers it, and as ``/v1/responses`` is asked for it."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -14,6 +15,8 @@ from moorage.wire.validation import Fields
 
 _FORMAT_NAME: Final = "answer"
 """An agent's format has none, and a model is told one."""
+
+_PLACE: Final = re.compile(r"tools\[(\d+)\]")
 
 SCREENSHOTS: Final = "computer_call_output.output.image_url"
 
@@ -33,7 +36,7 @@ def checked(settings: Mapping[str, Any], *, web_search: WebSearchMode) -> Create
     try:
         return parse_create({**as_request(settings), "input": ""}, web_search=web_search)
     except ApiError as error:
-        raise _in_its_words(error) from error
+        raise _in_its_words(error, settings.get("tools", ())) from error
 
 
 def _check_size(tools: Any) -> None:
@@ -42,10 +45,13 @@ def _check_size(tools: Any) -> None:
         raise bad_request(f"The tools of an agent have at most {limits.AGENT_TOOLS_BYTES_MAX} bytes; these have {size}.", param="tools")
 
 
-def _in_its_words(error: ApiError) -> ApiError:
+def _in_its_words(error: ApiError, tools: Sequence[Tool]) -> ApiError:
     param = error.param
     if param is None:
         return error
+    if (place := _PLACE.match(param)) is not None:  # A search that is switched off is none of the request's tools.
+        asked = [index for index, tool in enumerate(tools) for _ in _as_tools(tool)]
+        param = f"tools[{asked[int(place[1])]}]{param[place.end() :]}"
     for theirs, ours in _MOVED.items() if param.startswith("tools[") else ():
         param = param.replace(theirs, ours)
     return ApiError(error.status, error.message.replace(error.param or "", param), param=param, code=error.code)

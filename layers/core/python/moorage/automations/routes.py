@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from moorage import limits
-from moorage.agents.session_start import agent_of, check_settings
+from moorage.agents.session_start import agent_of, check_agent
 from moorage.agents.session_vaults import chosen
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
@@ -16,7 +16,7 @@ from moorage.automations.delivery import deliver
 from moorage.automations.shapes import CREATE_AUTOMATION, UPDATE_AUTOMATION, Automation, AutomationInvocation, AutomationsPage
 from moorage.automations.store import AutomationRecord
 from moorage.containers.containers import Containers
-from moorage.errors import ApiError, container_not_found, invalid_value
+from moorage.errors import ApiError, below, container_not_found, invalid_value
 from moorage.errors.agents import automation_busy
 from moorage.parallel import as_json, beside
 from moorage.skills.attach import given_plugins
@@ -144,11 +144,11 @@ async def _check_target(caller: Caller, target: Mapping[str, Any]) -> None:
             await runtime.stores.agent_sessions.get(tenant_id, target["session_id"], param="session_id")
             return
         settings, _ = await agent_of(runtime.stores, tenant_id, target)
-        await check_settings(runtime, tenant_id, settings, len(await as_json(target)))
+        await check_agent(runtime, tenant_id, settings, len(await as_json(target)))
         chosen(settings, await credentials_in(runtime.stores, tenant_id, target.get("vault_ids", ())))
         await _check_environment(runtime.stores, runtime.computers.containers, tenant_id, target["environment"])
     except ApiError as error:
-        raise _in_target(error) from error
+        raise below(error, "target") from error
 
 
 async def _check_environment(stores: Stores, containers: Containers, tenant_id: str, spec: Mapping[str, Any]) -> None:
@@ -164,10 +164,3 @@ async def _check_environment(stores: Stores, containers: Containers, tenant_id: 
             await stores.files.get(tenant_id, file["file_id"], param=f"environment.files[{index}].file_id")
     await containers.skills.resolve(tenant_id, spec.get("skills", ()), param="environment.skills")
     await given_plugins(spec.get("plugins", ()), param="environment.plugins")
-
-
-def _in_target(error: ApiError) -> ApiError:
-    if error.param is None:
-        return error
-    message = error.message.replace(f"'{error.param}'", f"'target.{error.param}'")
-    return ApiError(error.status, message, param=f"target.{error.param}", code=error.code)

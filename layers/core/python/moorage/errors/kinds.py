@@ -55,6 +55,15 @@ class ContainerLost(ApiError):
         self.container_id = container_id
 
 
+def below(error: ApiError, path: str) -> ApiError:
+    """The same about a body that stands at ``path`` of another one, such as ``agent``."""
+    if error.param is None:
+        return error
+    param = f"{path}.{error.param}"
+    message = error.message.replace(f"'{error.param}'", f"'{param}'")
+    return ApiError(error.status, message, type=error.type, param=param, code=error.code, headers=error.headers)
+
+
 def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
     """400: the request can never work as it stands."""
     return ApiError(400, message, param=param, code=code)
