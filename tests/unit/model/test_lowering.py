@@ -302,6 +302,27 @@ def test_tools_that_join_on_the_way_come_after_those_before_them() -> None:
     assert result.restore("functions__exec") == OriginalTool("custom", "exec", "functions")
 
 
+def test_a_long_description_is_not_copied_for_each_function() -> None:
+    """A namespace with thousands of characters tells them with each function; one with millions, with the first."""
+    members = [{"type": "function", "name": f"f{number}", "description": "Own."} for number in range(500)]
+    listed = [{"name": f"f{number}", "description": "Own.", "input_schema": {}} for number in range(500)]
+    short, long = "s" * 8_000, "l" * 2_000_000
+    tools: list[Tool] = [
+        {"type": "namespace", "name": "short", "description": short, "tools": members},
+        {"type": "namespace", "name": "long", "description": long, "tools": members},
+        {"type": "mcp", "server_label": "depot", "server_description": long},
+    ]
+    offered = lowered({"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "depot", "tools": listed}, tools=tools).tools
+    told = [tool["description"] for tool in offered]
+    assert told == [
+        *[f"{short}\nOwn."] * 500,
+        f"{long}\nOwn.",
+        *["Own."] * 499,
+        f"{long}\nOwn.",
+        *["Own."] * 499,
+    ]
+
+
 def test_deferred_tools_are_hidden_until_the_client_finds_them() -> None:
     deferred: Tool = {"type": "function", "name": "send_mail", "parameters": {}, "defer_loading": True}
     tools: list[Tool] = [deferred, {"type": "tool_search", "execution": "client", "description": "Find tools."}]

@@ -67,6 +67,10 @@ TENANT_INPUT_BYTES_PER_SECOND: Final = 200 * MIB
 LOOP_PIECE_SECONDS: Final = 0.01
 """After so much work in one piece a stream lets the others of its event loop in."""
 
+SHARED_TEXTS_CHARS_MAX: Final = 8 * MIB
+"""Characters by which a model's input grows because the description of a namespace, or of a server, is told with each of its functions.
+A thousand functions with 8,000 characters each; a longer description is told with the first of them."""
+
 TOOLS_DEFERRED_CHARS_MAX: Final = 8_000
 """What a model is told of the tools that it may look for: names and descriptions, about 2,000 tokens."""
 

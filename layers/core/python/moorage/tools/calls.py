@@ -96,6 +96,8 @@ class OfferedFunctions:
 
     namespace: str
     functions: tuple[OfferedFunction, ...]
+    about: str = ""
+    """What is told with each of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ Two properties hold, because prompt caches and parallel tool calls need them:
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from itertools import chain, repeat
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -223,6 +224,8 @@ class _Lowering:
     """Names of the client's functions and custom tools that were called, by call id."""
     late: set[str] = field(default_factory=set)
     """Call ids of those that were ``async``."""
+    shared_chars: int = limits.SHARED_TEXTS_CHARS_MAX
+    """What is left for repeating the texts that several functions share."""
 
     # --- tools ---
 
@@ -258,11 +261,20 @@ class _Lowering:
             case "custom" if type_ not in self.native:
                 self._offer(tool, None)
             case "namespace" if type_ not in self.native:
+                about = self._shared(tool.get("description"), len(tool["tools"]))
                 for member in tool["tools"]:
-                    texts = (tool.get("description"), member.get("description"))
-                    self._offer(member | {"description": "\n".join(text for text in texts if text)}, tool["name"])
+                    self._offer(member | {"description": _joined(next(about), member.get("description"))}, tool["name"])
             case _:
                 self._add_other(tool)
+
+    def _shared(self, text: str | None, count: int) -> Iterator[str | None]:
+        """A text that belongs to so many functions, for each of them. One that would make the input many times as long stands with the
+        first of them alone."""
+        size = len(text or "") * (count - 1)
+        if size > self.shared_chars:
+            return chain((text,), repeat(None))
+        self.shared_chars -= max(size, 0)
+        return repeat(text)
 
     def _note_async(self, tool: Tool) -> None:
         """A later definition of a tool says anew whether its calls stay open."""
@@ -373,16 +385,18 @@ class _Lowering:
             if key[0] in room.types and key[1] == offers.namespace and key[2] not in there:
                 self.tools.pop(lowered, None)
                 self.kept_back.pop(key, None)
+        about = self._shared(offers.about, len(offers.functions))
         for offered in offers.functions:
+            function = offered.function | {"description": _joined(next(about), offered.function.get("description"))}
             if offered.is_clients:
                 if ("function", None, offered.name) not in self.names:
-                    self._offer(offered.function | {"name": offered.name}, None)
+                    self._offer(function | {"name": offered.name}, None)
                 continue
             lowered = self._claim(room.types[0], offered.name, offers.namespace, is_bare=offered.has_own_name)
             self.originals[lowered] = OriginalTool(room.types[0], offered.name, offers.namespace, offered.call)
             if offered.is_search and not self.has_own_search:
                 continue
-            told = self._in_container(offered.function) if offered.tells_container else offered.function
+            told = self._in_container(function) if offered.tells_container else function
             told = _with_text(told, self.deferred) if offered.is_search else told
             self._show((room.types[0], offers.namespace, offered.name), told | {"name": lowered}, offered.is_deferred)
 
@@ -551,6 +565,10 @@ def _of_deferred(tools: Iterable[Tool]) -> str:
             return "".join([*lines, "\n- and more"])
         lines.append(line)
     return "\nThere are:" + "".join(lines) if lines else ""
+
+
+def _joined(*texts: str | None) -> str:
+    return "\n".join(text for text in texts if text)
 
 
 def _with_text(function: Tool, text: str) -> Tool:

@@ -94,12 +94,11 @@ def names_wanted(tool: Tool) -> frozenset[str]:
     return frozenset(names or ())
 
 
-def function_of(tool: Tool, listed: Mapping[str, Any]) -> Tool:
-    """The function that stands for a server's tool, but for its name."""
-    texts = (tool.get("server_description"), listed.get("description"))
+def function_of(listed: Mapping[str, Any]) -> Tool:
+    """The function that stands for a server's tool, but for its name, and for what is told of the server."""
     return {
         "type": "function",
-        "description": "\n".join(text for text in texts if text),
+        "description": listed.get("description") or "",
         "parameters": parameters_of(listed.get("input_schema")),
         "strict": False,
     }

@@ -242,7 +242,9 @@ class Mcp(
         if item["type"] != _LIST or item.get("error") or tool is None:
             return None
         return OfferedFunctions(
-            tool["server_label"], tuple(_offered(tool, listed) for listed in item["tools"] if deferring.is_offered(tool, listed))
+            tool["server_label"],
+            tuple(_offered(tool, listed) for listed in item["tools"] if deferring.is_offered(tool, listed)),
+            tool.get("server_description") or "",
         )
 
     def deferred_functions(self, tool: Tool, kept_back: Iterable[ToolKey]) -> Iterable[ToolKey]:
@@ -484,7 +486,7 @@ def _offered(tool: Tool, listed: Mapping[str, Any]) -> OfferedFunction:
     call = {"type": kind, "server_label": tool["server_label"], "name": name, **toolset.mark([tool], tool["server_label"], name)}
     return OfferedFunction(
         name,
-        listing.function_of(tool, listed),
+        listing.function_of(listed),
         call,
         has_own_name=is_ours,
         tells_container=is_ours and name in toolset.TOOLS and toolset.TOOLS[name].tells_container,
