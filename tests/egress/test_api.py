@@ -73,6 +73,12 @@ async def test_decisions_are_listed_newest_first_and_paged(client: httpx.AsyncCl
     ]
 
 
+async def test_no_page_begins_behind_what_is_no_entry(client: httpx.AsyncClient) -> None:
+    for after in ("nope", "egress_nope"):
+        answer = await client.get("/v1/containers/cntr_1/egress", params={"after": after})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "after")
+
+
 async def test_a_foreign_or_unknown_container_is_not_found(client: httpx.AsyncClient) -> None:
     answers = [
         await client.get("/v1/containers/cntr_1/egress", headers={"x-tenant": "t2"}),

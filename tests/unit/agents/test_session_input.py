@@ -198,6 +198,15 @@ async def test_a_decision_beside_one_that_comes_too_late_does_not_count() -> Non
     assert (await lab.shown())["required_actions"] == [second]
 
 
+async def test_no_page_begins_behind_a_turn_that_is_not_there() -> None:
+    lab = await SessionLab.begun(say("one"), say("two"))
+    await lab.play()
+    (turn,) = await lab.turns()
+    for path in ("/turns", "/traces", "/items"):
+        answer = await lab.served.get(f"{lab.path}{path}", after=f"{turn['id'][:-4]}0000")
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "after"), path
+
+
 async def test_nothing_of_a_session_is_there_for_another_tenant() -> None:
     lab = await SessionLab.begun(say("one"))
     (turn,) = await lab.turns()

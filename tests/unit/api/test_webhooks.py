@@ -103,6 +103,16 @@ async def test_endpoints_are_listed_newest_first_also_while_they_are_deleted() -
     await sdk.close()
 
 
+async def test_no_page_begins_behind_what_is_in_no_list() -> None:
+    served = Served.of(Lab())
+    made = await created(served)
+    for path in ("/webhook_endpoints", f"/webhook_endpoints/{made['id']}/deliveries"):
+        for order in ("asc", "desc"):
+            for after in ("nope", "zzz"):
+                answer = await served.get(path, after=after, order=order)
+                assert (answer.status_code, answer.json().get("error", {}).get("param")) == (400, "after"), path
+
+
 async def test_a_secret_is_shown_when_it_is_made_and_never_again() -> None:
     served = Served.of(Lab())
     made = await created(served)

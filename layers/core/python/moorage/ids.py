@@ -170,6 +170,11 @@ def new_webhook_endpoint_id(now_ms: int) -> str:
     return f"wh_{now_ms:012x}{secrets.token_hex(18)}"
 
 
+def is_webhook_endpoint_id(text: str) -> bool:
+    prefix, _, digits = text.partition("_")
+    return prefix == "wh" and len(digits) == 48 and set(digits) <= set(string.hexdigits)
+
+
 def new_credential_id(now: float) -> str:
     """``cred_`` and 48 hex digits that begin with its microsecond: credentials stand in the order of their making by id."""
     return f"cred_{int(now * 1_000_000):014x}{secrets.token_hex(17)}"

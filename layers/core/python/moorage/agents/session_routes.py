@@ -78,10 +78,11 @@ from moorage.loop.traces import whole_document
 from moorage.model.catalog import ModelCatalog
 from moorage.parallel import Breath, as_json, beside, side_by_side
 from moorage.runtime import Runtime
-from moorage.store.listing import page_of
+from moorage.store.listing import page_of, unknown_after
 from moorage.stores import Stores
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.events import filled, one_line
+from moorage.wire.queries import PageQuery
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.types import Event, Item
 from moorage.wire.validation import parse_object
@@ -324,7 +325,7 @@ def _written(event: Event, *, obfuscates: bool) -> bytes:
 async def list_turns(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Turn]:
     runtime = caller.runtime
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    beyond = None if page.after is None else (await _turn(runtime.stores, session, page.after)).number
+    beyond = await _number_behind(runtime.stores, session, page)
     turns = await runtime.stores.agent_sessions.turns(session, beyond=beyond, descending=page.order == "desc", limit=page.limit + 1)
 
     async def shown(turn: TurnRecord) -> Turn:
@@ -371,7 +372,7 @@ async def list_traces(caller: Caller, session_id: str, page: AnyPage) -> ListOf[
     """``after`` is a turn's id. A page is shorter than asked for if its traces are long."""
     runtime = caller.runtime
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    beyond = None if page.after is None else (await _turn(runtime.stores, session, page.after)).number
+    beyond = await _number_behind(runtime.stores, session, page)
     turns = await runtime.stores.agent_sessions.turns(session, beyond=beyond, descending=page.order == "desc", limit=page.limit + 1)
     found: list[SessionTrace] = []
     size, taken = 0, 0
@@ -442,6 +443,16 @@ async def _turn_of_subagent(stores: Stores, session: SessionRecord, turn_id: str
         return None
     turn = await stores.agent_sessions.turn(session, ids.turn_number(turn_id))
     return None if turn is None or turn.id == turn_id else await turn_of_subagent(stores, session, turn_id)
+
+
+async def _number_behind(stores: Stores, session: SessionRecord, page: PageQuery) -> int | None:
+    """Of the turn that a page begins behind. Raises :class:`ApiError` for what is none of the session's."""
+    if page.after is None:
+        return None
+    turn = await stores.agent_sessions.turn(session, ids.turn_number(page.after))
+    if turn is None or turn.id != page.after:
+        raise unknown_after(page.after)
+    return turn.number
 
 
 async def _turn(stores: Stores, session: SessionRecord, turn_id: str) -> TurnRecord:

@@ -1,5 +1,6 @@
 """``/v1/containers/{id}/egress``: a container's attempts to reach hosts, and their results. An extension of ours."""
 
+import re
 from typing import Final
 
 from moorage.api.caller import Caller
@@ -7,18 +8,23 @@ from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
 from moorage.egress.service import entry_sentence
 from moorage.egress.store import EgressLogEntry
+from moorage.store.listing import unknown_after
 from moorage.wire.answers import EgressEntry, ListOf
 from moorage.wire.responses import list_object
 
 router = Router()
 
 _ID_PREFIX: Final = "egress_"
+_ID: Final = re.compile(rf"{_ID_PREFIX}\d{{13}}-.+")
+"""Begins with the time: an entry that has expired marks its place."""
 
 
 @router.get("/containers/{container_id}/egress", "listContainerEgress", "What a container tried to reach, and what came of it")
 async def list_egress(caller: Caller, container_id: str, page: AnyPage) -> ListOf[EgressEntry]:
     """The container's decisions, newest first. Looking does not count as use: it must not keep an idle container alive."""
     await caller.runtime.computers.containers.get(caller.tenant_id, container_id)
+    if page.after is not None and _ID.fullmatch(page.after) is None:
+        raise unknown_after(page.after)
     entries = await caller.runtime.computers.egress.log(
         caller.tenant_id,
         container_id,

@@ -8,8 +8,9 @@ from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
 from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import webhook_not_answered, webhook_url_refused
+from moorage.ids import is_webhook_endpoint_id
 from moorage.store.audit import AuditKind
-from moorage.store.listing import Page
+from moorage.store.listing import Page, unknown_after
 from moorage.stores import Stores
 from moorage.webhooks.delivery import new_secret, send_sample
 from moorage.webhooks.event_types import EVENT_TYPES, EventType
@@ -57,7 +58,10 @@ async def list_endpoints(caller: Caller, page: AnyPage) -> ListOf[WebhookEndpoin
 
 
 def _beyond(endpoints: list[Endpoint], page: PageQuery) -> list[Endpoint]:
-    """Ids begin with the time, so that one that was deleted meanwhile still marks its place."""
+    """Ids begin with the time, so that one that was deleted meanwhile still marks its place. Raises an
+    :class:`~moorage.errors.ApiError` for what is no id of an endpoint."""
+    if page.after is not None and not is_webhook_endpoint_id(page.after):
+        raise unknown_after(page.after)
     if page.order == "asc":
         return [each for each in reversed(endpoints) if page.after is None or each.id > page.after]
     return [each for each in endpoints if page.after is None or each.id < page.after]

@@ -23,7 +23,7 @@ from moorage.errors import (
 )
 from moorage.ids import new_webhook_endpoint_id
 from moorage.store import keys, schema
-from moorage.store.listing import Page
+from moorage.store.listing import Page, unknown_after
 from moorage.store.sealed import Sealer
 from moorage.store.table import Record, Table
 from moorage.wire.queries import PageQuery
@@ -351,8 +351,10 @@ class Webhooks:
         return _DELIVERY.unpack(record)
 
     async def page(self, endpoint: Endpoint, page: PageQuery) -> Page[Delivery]:
-        """A page of the log."""
+        """A page of the log. Raises an :class:`~moorage.errors.ApiError` for an ``after`` that is not in it."""
         pk, place = keys.webhook_deliveries(endpoint.tenant_id, endpoint.id), page.after and keys.webhook_delivery(page.after)
+        if place and await self._table.get(pk, place) is None:
+            raise unknown_after(page.after or "")
         records = await self._table.query_beyond(
             pk, place, prefix=keys.webhook_delivery.prefix, descending=page.order == "desc", limit=page.limit + 1
         )
