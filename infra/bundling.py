@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,7 +76,21 @@ class LocalBundling:
 
     def try_bundle(self, output_dir: str, *_options: Any, **_more: Any) -> bool:
         self._build(Path(output_dir))
+        let_all_read(Path(output_dir))
         return True
+
+
+def let_all_read(folder: Path) -> None:
+    """Files of an asset are uploaded with their modes, which the umask of this machine may have closed to all but their owner. Lambda
+    runs functions as another user, and wants 644 for files and 755 for folders (its troubleshooting page, "Permission is denied"). The
+    users of container images are others too."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_symlink():
+            continue
+        mode = stat.S_IMODE(path.stat().st_mode)
+        wanted = 0o755 if mode & stat.S_IXUSR else 0o644
+        if mode & wanted != wanted:
+            path.chmod(mode | wanted)
 
 
 def dependencies_layer(target: Target) -> lambda_.Code:

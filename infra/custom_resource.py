@@ -19,7 +19,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.bundling import ROOT, RUNTIME, sdk_layer
+from infra.bundling import RUNTIME, function_code, sdk_layer
 from infra.config import Config
 from infra.functions import log_group
 from infra.nag import acknowledge, acknowledge_wildcard
@@ -83,7 +83,7 @@ class CustomResources(Construct):
         self._function = lambda_.Function(
             self,
             "Function",
-            code=lambda_.Code.from_asset(str(ROOT / "functions" / "custom_resource"), exclude=["__pycache__"]),
+            code=function_code("custom_resource", {}, config.bundle_for),
             handler="handler.handle",
             runtime=RUNTIME,
             architecture=lambda_.Architecture.ARM_64,

@@ -80,6 +80,27 @@ def test_byte_code_for_lambda_is_made_by_its_own_version_of_python(tmp_path: Pat
     assert bundling.is_as_in_lambda(sys.executable) == (sys.version_info[:2] == (3, 13))
 
 
+def test_files_of_an_asset_can_be_read_by_the_users_of_functions_and_images(tmp_path: Path) -> None:
+    """Checked out and built with a umask of 077. Lambda unpacks the modes of an archive
+    (https://docs.aws.amazon.com/lambda/latest/dg/troubleshooting-deployment.html)."""
+
+    def build(output: Path) -> None:
+        (output / "package").mkdir(mode=0o700)
+        for name, mode in (("package/module.py", 0o600), ("run.sh", 0o700), ("open.py", 0o644)):
+            (output / name).write_text("")
+            (output / name).chmod(mode)
+        (output / "link").symlink_to("nowhere")
+
+    tmp_path.chmod(0o700)
+    assert bundling.LocalBundling(build).try_bundle(str(tmp_path))
+    modes = {str(path.relative_to(tmp_path)): path.lstat().st_mode & 0o777 for path in (tmp_path, *tmp_path.rglob("*"))}
+    assert modes == {".": 0o755, "package": 0o755, "package/module.py": 0o644, "run.sh": 0o755, "open.py": 0o644, "link": 0o777}
+
+
+def test_no_code_is_uploaded_as_it_lies_in_the_checkout() -> None:
+    assert [path.name for path in sorted((ROOT / "infra").glob("*.py")) if "from_asset(" in path.read_text()] == ["bundling.py"]
+
+
 def test_functions_that_search_have_the_packages_for_it(stacks: Stacks) -> None:
     searching = {
         re.sub(r"^Functions|^Loop|[0-9A-F]{8}$", "", name)
