@@ -53,8 +53,8 @@ def _audit(own: Mapping[str, str]) -> str:
 
 
 def _domain(own: Mapping[str, str]) -> str:
-    targets = [value for name, value in own.items() if name.startswith("ApiDomainTarget")]
-    return "".join(f"  CNAME   {target} is where the name of the URL has to point\n" for target in targets)
+    said = (("DomainTarget", "URL"), ("WebSocketDomainTarget", "WebSocket API"))
+    return "".join(f"  CNAME   {own[name]} is where the name of the {what} has to point\n" for name, what in said if name in own)
 
 
 def _models(models: Models) -> str:

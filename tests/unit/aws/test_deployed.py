@@ -78,9 +78,15 @@ def test_the_key_of_secrets_is_shown_where_there_is_one() -> None:
     assert f" MOORAGE_URL={URL} MOORAGE_EGRESS_KEY={arn}\n" in closing({"mine": OUTPUTS["mine"] | {"SecretsKeyArn": arn}})
 
 
-def test_a_domain_is_told_where_to_point() -> None:
-    outputs = {"mine": OUTPUTS["mine"] | {"ApiDomainTargetE0AD0FE9": "d-1.execute-api.eu-west-1.amazonaws.com"}}
-    assert "  CNAME   d-1.execute-api.eu-west-1.amazonaws.com is where the name of the URL has to point\n" in closing(outputs)
+def test_domains_are_told_where_to_point() -> None:
+    """Outputs are named as in the template of a deployment that has both."""
+    template = json.loads((ROOT / "tests" / "infra" / "snapshots" / "everything-service.json").read_text())
+    targets = {name: f"{name.lower()}.example.com" for name in template["Outputs"] if "Target" in name}
+    said = closing({"mine": OUTPUTS["mine"] | targets})
+    assert [line for line in said.splitlines() if "CNAME" in line] == [
+        "  CNAME   domaintarget.example.com is where the name of the URL has to point",
+        "  CNAME   websocketdomaintarget.example.com is where the name of the WebSocket API has to point",
+    ]
 
 
 def test_outputs_of_something_else_are_refused() -> None:
