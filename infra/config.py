@@ -621,22 +621,31 @@ class Config(BaseModel):
         return sorted({*cls.model_fields, *(key.partition(".")[0] for key in CHOICES)} - {"settings"})
 
     @classmethod
+    def _is_text(cls, name: str) -> bool:
+        return name in cls.model_fields and cls.model_fields[name].annotation in (str, str | None)
+
+    @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
         """Read the ``moorage`` object and the ``moorage:<name>`` overrides of a CDK context. Raises :class:`ConfigError`."""
         values = dict(context.get(CONTEXT_KEY) or {})
-        values |= {key.removeprefix(_PREFIX): _parsed(value) for key, value in context.items() if key.startswith(_PREFIX)}
+        values |= {name: _parsed(context[_PREFIX + name], cls._is_text(name)) for name in _overridden(context)}
         try:
             return cls.model_validate(values)
         except ValidationError as error:
             raise ConfigError(_sentence(error)) from error
 
 
-def _parsed(value: Any) -> Any:
-    """A value of ``-c``: JSON if it is JSON (true, 3, ["a"]), else text."""
+def _overridden(context: Mapping[str, Any]) -> list[str]:
+    return [key.removeprefix(_PREFIX) for key in context if key.startswith(_PREFIX)]
+
+
+def _parsed(value: Any, is_text: bool) -> Any:
+    """A value of ``-c``: JSON if it is JSON (true, 3, ["a"]), else text. The number of an edition or a version is text too."""
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        parsed = json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return value
+    return value if is_text and isinstance(parsed, int | float) else parsed
 
 
 def _sentence(error: ValidationError) -> str:

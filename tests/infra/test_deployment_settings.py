@@ -2,6 +2,8 @@
 
 import ast
 import json
+import re
+import subprocess
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -245,9 +247,35 @@ def test_the_command_line_overrides_cdk_json() -> None:
         "moorage:memory_tiers": "4g,1g",
         "moorage:waf": "true",
         "moorage:tls_minimum": "1.2",
+        "moorage:content_key_edition": "2",
+        "moorage:image_edition": "2026.10",
+        "moorage:sandbox_image": "null",
     }
     config = Config.from_context(context)
     assert (config.retention_days, config.memory_tiers, config.waf, config.tls_minimum) == (90, ("1g", "4g"), True, "1.2")
+    texts = (config.content_key_edition, config.image_edition, config.sandbox_image)
+    assert texts == ("2", "2026.10", None)
+    microvms = {"moorage:provisioner": "lambda_microvm", "moorage:microvm_base_version": "7"}
+    assert Config.from_context(microvms).microvm_base_version == "7"
+
+
+def test_settings_of_documented_commands_are_taken_as_the_shell_hands_them_on() -> None:
+    """``make`` gives ``OPTIONS`` to a shell, which takes quotes away."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    options = [found for page in pages for found in re.findall(r"^\$ make deploy OPTIONS='([^']+)'", page.read_text(), re.MULTILINE)]
+    assert len(options) > 5
+    for each in options:
+        words = subprocess.run(["sh", "-c", f"printf '%s\\n' {each}"], capture_output=True, text=True, check=True).stdout.splitlines()
+        settings = dict(word.replace("=BUCKET", "=bucket").split("=", 1) for word in words if word != "-c")
+        Config.from_context({"moorage": {}, **settings})
+
+
+def test_documented_commands_ask_the_proxys_cluster_for_its_service(everything: Stacks) -> None:
+    (service,) = everything.of_type("AWS::ECS::Service").values()
+    cluster = everything.of_type("AWS::ECS::Cluster")[service["Cluster"]["Ref"]]["ClusterName"]
+    text = "\n".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    asked = re.findall(r"aws ecs (?:describe|list)-services --cluster (\S+)", text)
+    assert {name.replace("NAME", "moorage") for name in asked} == {cluster}
 
 
 def test_cdk_json_spells_settings_as_json_and_variables_as_text() -> None:
