@@ -2,6 +2,7 @@
 emulator in its place."""
 
 import json
+import os
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import boto3
+from botocore.exceptions import ClientError
+from moorage.cli.target import aws_region
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 Settings = Mapping[str, Any]
@@ -64,7 +67,7 @@ class Aws:
 
     def __init__(self, name: str, folder: Path, egress_host: str) -> None:
         self.name, self._folder = name, folder
-        self._session = boto3.Session()
+        self._session = session_of(os.environ)
         if self._session.region_name is None or self._session.get_credentials() is None:
             raise GroundError("The shell has no credentials or no region of AWS: set AWS_PROFILE and AWS_REGION.")
         self.region = self._session.region_name
@@ -91,7 +94,11 @@ class Aws:
         return outputs["BaseUrl"]
 
     def destroy(self) -> None:
-        self._run(["make", "destroy", "STACKS=--all", f"OPTIONS=--force {_context(self.settings)}"])
+        """CloudFormation deletes no bucket with objects (its user guide, "Delete stack fails"), so it is emptied when nobody writes."""
+        options = f"OPTIONS=--force {_context(self.settings)}"
+        self._run(["make", "destroy", options])
+        empty_bucket(self.client("cloudformation"), self.client("s3"), f"{self.name}-state")
+        self._run(["make", "destroy", "STACKS=--all", options])
 
     def client(self, service: str) -> Any:
         return self._session.client(service)  # type: ignore[call-overload]
@@ -107,6 +114,26 @@ class Aws:
             last = " / ".join(done.stdout.strip().splitlines()[-5:])
             raise GroundError(f"'{shlex.join(command[:2])}' ended with {done.returncode}: {last}")
         return done.stdout
+
+
+def session_of(environ: Mapping[str, str]) -> boto3.Session:
+    """In the region that the CDK takes too."""
+    return boto3.Session(region_name=aws_region(environ))
+
+
+def empty_bucket(cloudformation: Any, s3: Any, stack: str) -> None:
+    """Delete all objects in the bucket of a stack, if the stack is there."""
+    try:
+        found = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ValidationError":  # CloudFormation's word for a stack that it does not know
+            raise
+        return
+    for bucket in [each["PhysicalResourceId"] for each in found if each["ResourceType"] == "AWS::S3::Bucket"]:
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+            objects = [{"Key": each["Key"]} for each in page.get("Contents", [])]
+            if objects:
+                s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
 
 
 def _context(settings: Settings) -> str:

@@ -4,13 +4,16 @@
 """
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from botocore.stub import Stubber
 
 from tests.afternoon.__main__ import afternoon
-from tests.afternoon.ground import Settings, _context
+from tests.afternoon.ground import Settings, _context, empty_bucket, session_of
 from tests.afternoon.record import Came, Record
 from tests.afternoon.steps import Afternoon, NotProved, Step
 
@@ -139,3 +142,41 @@ def test_settings_come_through_makes_shell_as_they_are() -> None:
         f"-c moorage:name={NAME} -c moorage:retain=false -c 'moorage:allowed_egress_domains=[\"a.example.com\"]' "
         "-c moorage:availability_zones=2"
     )
+
+
+def test_the_region_is_the_one_that_the_cdk_takes() -> None:
+    """boto3 itself reads ``AWS_DEFAULT_REGION`` alone."""
+    assert session_of({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-2"}).region_name == "eu-west-1"
+    assert session_of({"AWS_DEFAULT_REGION": "eu-west-2"}).region_name == "eu-west-2"
+
+
+def clients() -> tuple[Any, Any]:
+    options: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    return boto3.client("cloudformation", **options), boto3.client("s3", **options)
+
+
+def test_a_bucket_is_emptied_before_its_stack_goes() -> None:
+    cloudformation, s3 = clients()
+    made = {"LogicalResourceId": "x", "Timestamp": datetime.now(UTC), "ResourceStatus": "CREATE_COMPLETE"}
+    kinds = (("table", "AWS::DynamoDB::Table"), ("bucket", "AWS::S3::Bucket"))
+    resources = [{**made, "PhysicalResourceId": name, "ResourceType": kind} for name, kind in kinds]
+    with Stubber(cloudformation) as stacks, Stubber(s3) as objects:
+        stacks.add_response("describe_stack_resources", {"StackResources": resources}, {"StackName": f"{NAME}-state"})
+        pages: list[tuple[str, dict[str, str], dict[str, str]]] = [
+            ("a", {"NextContinuationToken": "2"}, {}),
+            ("b", {}, {"ContinuationToken": "2"}),
+        ]
+        for name, answered, asked in pages:
+            page = {"Contents": [{"Key": name}], "IsTruncated": bool(answered), **answered}
+            objects.add_response("list_objects_v2", page, {"Bucket": "bucket", **asked})
+            objects.add_response("delete_objects", {}, {"Bucket": "bucket", "Delete": {"Objects": [{"Key": name}], "Quiet": True}})
+        empty_bucket(cloudformation, s3, f"{NAME}-state")
+        stacks.assert_no_pending_responses()
+        objects.assert_no_pending_responses()
+
+
+def test_what_was_never_made_needs_no_emptying() -> None:
+    cloudformation, s3 = clients()
+    with Stubber(cloudformation) as stacks:
+        stacks.add_client_error("describe_stack_resources", "ValidationError", f"Stack with id {NAME}-state does not exist")
+        empty_bucket(cloudformation, s3, f"{NAME}-state")
