@@ -220,6 +220,14 @@ def test_the_checklist_for_an_account_has_commands_to_check() -> None:
     assert len(aws_commands((ROOT / "docs" / "aws_tests.md").read_text())) > 6
 
 
+@parametrize_pages
+def test_a_deployment_begins_with_a_setup_that_needs_no_linux(page: Path) -> None:
+    """``make setup`` and ``make setup-dev`` ask for bubblewrap, and end with an error where there is none."""
+    blocks = [block for _, block in _BLOCK.findall(page.read_text())]
+    targets = [re.findall(r"^(?:\$ )?make (setup[a-z-]*|bootstrap|deploy)\b", block, re.MULTILINE) for block in blocks]
+    assert {each[0] for each in targets if "bootstrap" in each and each[0] != "bootstrap"} <= {"setup-deploy"}
+
+
 def commands_of_ours(text: str) -> set[tuple[str, ...]]:
     """What is typed behind ``moorage``: in code blocks at the beginning of a line or behind ``&&``, and between backticks."""
     lines = [re.sub(r"^\$ ", "", line) for line in code_spans(text).replace("\\\n", " ").splitlines()]
