@@ -1,12 +1,13 @@
 """Tool search that runs here: which tools a query finds, and how they join what the model may call."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from moorage.errors import ApiError
 from moorage.tools.lowering import lower
 from moorage.tools.room import CallRunner
-from moorage.tools.tool_search.ranking import as_tools, best, deferred, words
+from moorage.tools.tool_search.ranking import DeferredTool, as_tools, best, deferred, words
 from moorage.tools.tool_search.room import ToolSearch
 from moorage.wire.requests import parse_create
 
@@ -46,17 +47,44 @@ FINDS: dict[str, tuple[str, list[str]]] = {
 }
 
 
+def found_by(query: str, tools: list[dict[str, Any]], count: int) -> list[DeferredTool]:
+    return asyncio.run(best(query, deferred(tools), count))
+
+
 @pytest.mark.parametrize(("query", "names"), FINDS.values(), ids=FINDS)
 def test_a_query_finds_deferred_tools(query: str, names: list[str]) -> None:
-    found = [each.tool["name"] for each in best(query, deferred(TOOLS), 20)]
+    found = [each.tool["name"] for each in found_by(query, TOOLS, 20)]
     assert [name for name in found if name in names] == names
     assert names or not found
 
 
 def test_no_more_are_found_than_are_wanted_and_of_equals_the_first() -> None:
     same = [tool(f"tool_{letter}", "It does the same.") for letter in "abcd"]
-    assert [each.tool["name"] for each in best("same", deferred(same), 3)] == ["tool_a", "tool_b", "tool_c"]
-    assert best("anything", [], 3) == []
+    assert [each.tool["name"] for each in found_by("same", same, 3)] == ["tool_a", "tool_b", "tool_c"]
+    assert found_by("anything", [], 3) == []
+
+
+class Read(str):
+    """A text that counts how often it is read."""
+
+    times = 0
+
+    def __bool__(self) -> bool:
+        self.times += 1
+        return len(self) > 0
+
+
+def test_what_many_tools_belong_to_is_read_once() -> None:
+    text = Read("Customers and their invoices.")
+    space = {"type": "namespace", "name": "crm", "description": text, "tools": [tool(f"tool_{number}") for number in range(500)]}
+    assert len(found_by("invoices", [space], 20)) == 20
+    assert text.times == 1
+
+
+def test_the_words_of_a_long_query_behind_its_bound_find_nothing() -> None:
+    query = "word " * 400
+    assert found_by(f"{query}mail", TOOLS, 20) == []
+    assert [each.tool["name"] for each in found_by(f"mail {query}", TOOLS, 20)] == ["send_mail"]
 
 
 def test_words_are_told_apart_in_every_style() -> None:
@@ -64,7 +92,7 @@ def test_words_are_told_apart_in_every_style() -> None:
 
 
 def test_members_of_a_namespace_come_together_and_are_deferred_no_more() -> None:
-    found = as_tools(best("customer invoices mail", deferred(TOOLS), 20))
+    found = as_tools(found_by("customer invoices mail", TOOLS, 20))
     assert [each["name"] for each in found] in (["crm", "send_mail"], ["send_mail", "crm"])
     (space,) = [each for each in found if each["type"] == "namespace"]
     assert {member["name"] for member in space["tools"]} == {"find_customer", "list_invoices"}
@@ -130,7 +158,7 @@ def test_a_model_sees_the_search_and_what_there_is_to_find_but_no_schemas() -> N
 
 def test_what_is_found_is_offered_from_then_on_in_a_stable_order() -> None:
     def found(query: str, number: int) -> dict[str, Any]:
-        tools = as_tools(best(query, deferred(TOOLS), 5))
+        tools = as_tools(found_by(query, TOOLS, 5))
         return {"id": f"tso_{number}", "type": "tool_search_output", "call_id": f"c{number}", "execution": "server", "tools": tools}
 
     first, second = found("weather", 1), found("mail", 2)

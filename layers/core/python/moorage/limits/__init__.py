@@ -36,6 +36,9 @@ INPUT_ITEMS_MAX: Final = 10_000
 """Items of one request; beyond it a conversation or ``previous_response_id`` is the right tool."""
 
 TOOLS_MAX: Final = 1_024
+TOOLS_QUERY_CHARS_MAX: Final = 2_000
+"""Of the words that a search for tools looks for: a few say what a tool should do."""
+
 TOOLS_FOUND_MAX: Final = 20
 TOOLS_FOUND_BYTES_MAX: Final = MIB
 """Of one search: more than a few tools are no find, and each stands before the model from then on."""

@@ -97,7 +97,7 @@ class OfferedFunctions:
     namespace: str
     functions: tuple[OfferedFunction, ...]
     about: str = ""
-    """What is told with each of them."""
+    """Told with each of them."""
 
 
 @dataclass(frozen=True, slots=True)

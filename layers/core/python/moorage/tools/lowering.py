@@ -268,8 +268,8 @@ class _Lowering:
                 self._add_other(tool)
 
     def _shared(self, text: str | None, count: int) -> Iterator[str | None]:
-        """A text that belongs to so many functions, for each of them. One that would make the input many times as long stands with the
-        first of them alone."""
+        """A text about so many functions, for each of them. A very long one stands with the first of them alone: each copy takes
+        memory."""
         size = len(text or "") * (count - 1)
         if size > self.shared_chars:
             return chain((text,), repeat(None))

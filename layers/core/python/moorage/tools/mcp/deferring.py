@@ -42,18 +42,18 @@ async def deferred(tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[
                 if len(lists) == len(hidden):
                     break
     return [
-        _deferred(tool, listed)
+        _deferred(tool, about, listed)
         for label, tool in hidden.items()
+        for about in [{"name": label, "description": tool.get("server_description")}]
         for listed in (lists[label]["tools"] if label in lists else ())
         if is_offered(tool, listed) and is_deferred(tool, listed)
     ]
 
 
-def _deferred(tool: Tool, listed: Mapping[str, Any]) -> DeferredTool:
-    label, text = tool["server_label"], listed.get("description")
-    about = {"name": label, "description": tool.get("server_description")}
-    named = {"name": listed["name"], "description": text, "parameters": listing.parameters_of(listed.get("input_schema"))}
-    return DeferredTool(named, about, {"type": tool["type"], "server_label": label}, "allowed_tools", listed["name"])
+def _deferred(tool: Tool, about: Tool, listed: Mapping[str, Any]) -> DeferredTool:
+    schema = listing.parameters_of(listed.get("input_schema"))
+    named = {"name": listed["name"], "description": listed.get("description"), "parameters": schema}
+    return DeferredTool(named, about, {"type": tool["type"], "server_label": about["name"]}, "allowed_tools", listed["name"])
 
 
 def brought(tool: Tool, kept_back: Iterable[ToolKey]) -> list[ToolKey]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.dataclass import dataclass
-from moorage.limits import BM25_B, BM25_K1
+from moorage.limits import BM25_B, BM25_K1, LOWERED_HERE_MAX, TOOLS_QUERY_CHARS_MAX
+from moorage.parallel import outweighs, worked
 from moorage.tools.function_items import without
 from moorage.wire.types import Tool
 
@@ -49,23 +50,52 @@ def deferred(tools: Iterable[Tool]) -> list[DeferredTool]:
     return found
 
 
-def best(query: str, tools: Sequence[DeferredTool], count: int) -> list[DeferredTool]:
+async def best(query: str, tools: Sequence[DeferredTool], count: int) -> list[DeferredTool]:
     """Those that fit the query, the best first; of equals the first of the request."""
-    return [each for each, _ in ranked(query, tools, count)]
+    return [each for each, _ in await ranked(query, tools, count)]
 
 
-def ranked(query: str, tools: Sequence[DeferredTool], count: int) -> list[tuple[DeferredTool, float]]:
-    """The same, each with its score."""
-    documents = [Counter(_words_of(each)) for each in tools]
-    lengths = [sum(document.values()) for document in documents]
-    average = sum(lengths) / len(lengths) if lengths else 0.0
-    having = Counter(word for document in documents for word in document)
+async def ranked(query: str, tools: Sequence[DeferredTool], count: int) -> list[tuple[DeferredTool, float]]:
+    """The same, each with its score. Long texts are read on a thread."""
+    owners = {id(each.about): each.about for each in tools}
+    is_long = outweighs([each.tool for each in tools], LOWERED_HERE_MAX) or outweighs(owners.values(), LOWERED_HERE_MAX)
+    return await worked(lambda: _ranked(query, tools, count)) if is_long else _ranked(query, tools, count)
+
+
+def _ranked(query: str, tools: Sequence[DeferredTool], count: int) -> list[tuple[DeferredTool, float]]:
+    wanted = frozenset(words(query[:TOOLS_QUERY_CHARS_MAX]))
+    owners = {id(each.about): each.about for each in tools}
+    told = {key: _Document.of(_words_of(about), wanted) for key, about in owners.items() if about is not None}
+    documents = [_Document.of(_own_words(each), wanted).with_owner(told.get(id(each.about))) for each in tools]
+    average = sum(document.length for document in documents) / len(documents) if documents else 0.0
+    having = Counter(word for document in documents for word in document.times)
     scored = [
-        (sum(_score(document[word], having[word], len(tools), length / average) for word in set(words(query)) if word in document), -at)
-        for at, (document, length) in enumerate(zip(documents, lengths, strict=True))
+        (sum(_score(times, having[word], len(tools), document.length / average) for word, times in document.times.items()), -at)
+        for at, document in enumerate(documents)
     ]
     fitting = sorted((entry for entry in scored if entry[0] > 0), reverse=True)
     return [(tools[-at], score) for score, at in fitting[:count]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """The length of a text in words, and the count of each wanted word."""
+
+    length: int
+    times: Counter[str]
+
+    @classmethod
+    def of(cls, text: Iterable[str], wanted: frozenset[str]) -> "_Document":
+        length, times = 0, Counter[str]()
+        for word in text:
+            length += 1
+            if word in wanted:
+                times[word] += 1
+        return cls(length, times)
+
+    def with_owner(self, owner: "_Document | None") -> "_Document":
+        """With the words of its namespace or server, counted once for all its tools."""
+        return self if owner is None else _Document(self.length + owner.length, self.times + owner.times)
 
 
 def _score(times: int, having: int, count: int, relative_length: float) -> float:
@@ -99,12 +129,15 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
-def _words_of(each: DeferredTool) -> Iterator[str]:
-    for tool in (each.tool, each.about or {}):
-        for _ in range(_NAME_WEIGHT):
-            yield from words(tool.get("name", ""))
-        yield from words(tool.get("description") or "")
+def _own_words(each: DeferredTool) -> Iterator[str]:
+    yield from _words_of(each.tool)
     yield from _argument_words(each.tool.get("parameters"))
+
+
+def _words_of(tool: Tool) -> Iterator[str]:
+    for _ in range(_NAME_WEIGHT):
+        yield from words(tool.get("name", ""))
+    yield from words(tool.get("description") or "")
 
 
 def argument_names(tool: Tool) -> list[str]:

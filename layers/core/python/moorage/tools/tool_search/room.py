@@ -99,7 +99,7 @@ class ToolSearch(HostedTool, KeepsItems):
         there = ranking.deferred(run.offered)
         for catalog in self._catalogs:
             there += await catalog.deferred(run.offered, run.earlier())
-        found = ranking.best(query if isinstance(query, str) else "", there, wanted)
+        found = await ranking.best(query if isinstance(query, str) else "", there, wanted)
         run.counts["found"] = len(found)
         yield self._found(run.known, ranking.as_tools(found))
 

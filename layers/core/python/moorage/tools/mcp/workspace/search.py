@@ -42,7 +42,7 @@ async def search(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     if not query:
         return failed("query must not be empty")
     there = [*ranking.deferred(run.offered), *await deferring.deferred(run.offered, run.earlier())]
-    found = [_entry(each, score) for each, score in ranking.ranked(query, there, given.get("limit", _LIMIT_DEFAULT))]
+    found = [_entry(each, score) for each, score in await ranking.ranked(query, there, given.get("limit", _LIMIT_DEFAULT))]
     run.counts["found"] = len(found)
     selected = {_identity(entry): entry for entry in [*await _selected(run), *found]}
     named = [{key: entry.get(key) for key in ("name", "server", "namespace")} for entry in selected.values()]
