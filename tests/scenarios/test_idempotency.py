@@ -241,3 +241,22 @@ def test_a_key_that_is_none_is_refused(stack: Stack, key: str) -> None:
         for path, body in (("/responses", {"model": "demo", "input": "a"}), ("/containers", {"name": "n"})):
             answer = http.post(path, json=body, headers={"Idempotency-Key": key})
             assert (answer.status_code, "Idempotency-Key" in answer.json()["error"]["message"]) == (400, True)
+
+
+def test_a_session_whose_first_stream_was_cut_is_not_made_again(stack: Stack) -> None:
+    given = script({"say": "One after the other.", "delta_ms": 100})
+    body = {"agent": {"model": "demo"}, "environment": {"type": "none"}, "input": given, "stream": True}
+    key = {"idempotency-key": "the first stream"}
+    with stack.http(make_key(stack, "cut-streams")) as http:
+        with http.stream("POST", "/agents/sessions", json=body, headers=key) as cut:
+            (begun,) = raw_events([next(line for line in cut.iter_lines() if line.startswith("data: "))])
+        told = [http.post("/agents/sessions", json=body, headers=key) for _ in range(2)]
+        for answer in told:
+            events = raw_events(answer.text.splitlines())
+            assert (events[0], events[-1]["type"]) == (begun, "agent.session.idle")
+            assert [event["event_id"] for event in events] == sorted({event["event_id"] for event in events})
+        assert [each["id"] for each in http.get("/agents/sessions").json()["data"]] == [begun["session"]["id"]]
+        other = http.post("/agents/sessions", json={**body, "input": "Something else."}, headers=key)
+        assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
+        elsewhere = http.post("/vaults", json={"name": "staging"}, headers=key)
+        assert (elsewhere.status_code, elsewhere.json()["error"]["code"]) == (409, "idempotency_key_reused")

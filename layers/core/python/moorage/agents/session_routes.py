@@ -64,7 +64,7 @@ from moorage.api import sse
 from moorage.api.answers import BodyPiece, JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
-from moorage.api.idempotency import MARK, SINCE
+from moorage.api.idempotency import MADE, MARK, SINCE
 from moorage.api.queries import AnyPage, query_of
 from moorage.api.responses import until_of
 from moorage.api.routing import EVENTS, Router
@@ -102,7 +102,7 @@ _KEEP_ALIVE: Final = BodyPiece(b": keep-alive\n")
     body=("CreateAgentSession", CREATE_SESSION),
     statuses=(404,),
 )
-async def create(caller: Caller, body: RawBody) -> Response:
+async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     sent = await beside(len(body), lambda: parse_object(body))
     given = await beside(len(body), lambda: CREATE_SESSION(sent))
     if "agent" in given:
@@ -113,6 +113,9 @@ async def create(caller: Caller, body: RawBody) -> Response:
         raise missing_parameter("input")
     if "stream_options" in given and not given.get("stream"):
         raise invalid_value("stream_options", "it is only allowed together with 'stream': true.")
+    hides = given.get("stream_options", {}).get("include_obfuscation", True)
+    if (made := getattr(request.state, MADE, None)) is not None:
+        return await _first_turn(runtime, await sessions.get(caller.tenant_id, made), obfuscates=hides)
     budget = _budget(given, sent) or None
     session = replace(await new_session(runtime, caller.tenant_id, given, size=len(body)), budget=budget)
     try:
@@ -132,9 +135,14 @@ async def create(caller: Caller, body: RawBody) -> Response:
     await tell_beginning(runtime, session)
     if not given.get("stream"):
         return JsonResponse(await _as_object(runtime, session))
+    setattr(request.state, MADE, session.id)
+    return await _first_turn(runtime, session, obfuscates=hides)
+
+
+async def _first_turn(runtime: Runtime, session: SessionRecord, *, obfuscates: bool) -> Response:
+    """The events of a session from its beginning to the end of its first turn."""
     reader = SessionReader(runtime, session, await environment_object(runtime, session), Cursor(0, 0), ends=True)
-    hides = given.get("stream_options", {}).get("include_obfuscation", True)
-    return sse.stream(_pieces(reader, obfuscates=hides, until=until_of(runtime.settings)))
+    return sse.stream(_pieces(reader, obfuscates=obfuscates, until=until_of(runtime.settings)))
 
 
 @router.get(

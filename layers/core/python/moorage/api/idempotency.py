@@ -46,11 +46,16 @@ _RETRY_HEADER: Final = "x-stainless-retry-count"
 _REPLAYED: Final = "idempotency-replayed"
 _OWN_WAYS: Final = re.compile(r"/v1/(responses(/[^/]+/fork)?|chat/completions)")
 """Routes whose answers are found by their response."""
+_STREAMS: Final = re.compile(r"/v1/agents/sessions")
+"""A route whose answer may be a stream, which is found by what the request has made."""
 _TELLS: Final = re.compile(r"/v1/agents/sessions/[^/]+/events")
 """A route that can tell what a request with a key has done whose process died: what it writes bears a mark of the key."""
 MARK: Final = "repeat_mark"
 SINCE: Final = "repeat_since"
 """What such a route finds in its state: the mark, and when the key was claimed by a request that was not answered."""
+MADE: Final = "made"
+"""In the state of a request that is answered by a stream: the id of what it has made, or of what the first request with its key has
+made. The stream of that can be told again, however often it was cut."""
 _BOUNDARY: Final = re.compile(r'boundary="?([^";,]+)', re.IGNORECASE)
 
 
@@ -256,6 +261,11 @@ class IdempotentRequests:
                 await self._repeats.release(tenant_id, key, other)
                 other = await self._repeats.claim(tenant_id, key, claim)
         digest = _RequestDigest.of(scope, headers)
+        if other is not None and other.response_id is not None and _STREAMS.fullmatch(scope["path"]) is not None:
+            receive = await _of_the_same(other, scope, headers, receive)
+            scope["state"][MADE] = other.response_id
+            await self._app(scope, receive, send)
+            return None
         if other is not None:
             return await self._again(other, digest, receive)
         kept = _StoredAnswer()
@@ -263,11 +273,22 @@ class IdempotentRequests:
         async def note_digest() -> None:
             await self._repeats.settle(tenant_id, key, replace(claim, digest=digest.value()))
 
+        async def note_made() -> None:
+            if MADE not in scope["state"]:
+                return
+            made = replace(claim, digest=digest.value(), response_id=scope["state"][MADE])
+            try:
+                await self._repeats.settle(tenant_id, key, made)
+            except (ApiError, *TABLE_ERRORS) as error:  # It is made: a repeat hears that the key is pending.
+                tell_error(error, "what a request with a key has made was not noted", tenant_id=tenant_id)
+
         try:
-            await self._app(scope, digest.read_from(receive, note_digest if tells else None), kept.sending(send))
+            await self._app(scope, digest.read_from(receive, note_digest if tells else None), kept.sending(send, note_made))
         finally:
             try:
-                if kept.last is not None and kept.status < 400:
+                if MADE in scope["state"]:
+                    pass  # The key is that of what was made.
+                elif kept.last is not None and kept.status < 400:
                     answer = replace(claim, digest=digest.value(), status=kept.status, content_type=kept.content_type, body=kept.body)
                     await self._repeats.settle(tenant_id, key, answer)
                 elif not tells or 0 < kept.status < 500:  # Of others nobody knows what was written before they failed.
@@ -373,9 +394,10 @@ class _StoredAnswer:
         self.last: Message | None = None
         self._size = 0
 
-    def sending(self, send: Send) -> Callable[[Message], Awaitable[None]]:
+    def sending(self, send: Send, when_begun: Callable[[], Awaitable[None]]) -> Callable[[Message], Awaitable[None]]:
         async def keep(message: Message) -> None:
             if message["type"] == "http.response.start":
+                await when_begun()
                 self.status = message["status"]
                 self.content_type = Headers(raw=message["headers"]).get("content-type", "application/json")
             elif message["type"] == "http.response.body":
