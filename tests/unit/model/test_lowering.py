@@ -323,6 +323,51 @@ def test_a_long_description_is_not_copied_for_each_function() -> None:
     ]
 
 
+class Looked(dict[str, Any]):
+    """A tool that counts how often it is looked at."""
+
+    times = 0
+
+    def __getitem__(self, name: str) -> Any:
+        self.times += 1
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_the_functions_of_programs_are_written_once(count: int) -> None:
+    function = Looked(type="function", name="f", parameters={"type": "object"}, allowed_callers=["programmatic"])
+    programs: list[Tool] = [{"type": "programmatic_tool_calling"}] * count
+    (offered,) = lowered(tools=[*programs, function]).tools
+    assert offered["name"] == "run_program"
+    assert "f(" in offered["description"]
+    assert function.times < 20
+
+
+class Hashed(str):
+    """A name that counts how often it is looked up."""
+
+    times = 0
+
+    def __hash__(self) -> int:
+        Hashed.times += 1
+        return super().__hash__()
+
+
+def test_a_list_of_a_server_replaces_the_latest_one_alone() -> None:
+    def looks(count: int) -> int:
+        """At the names of so many lists, each with another tool."""
+        Hashed.times = 0
+        lists: list[Item] = [
+            {"type": "mcp_list_tools", "id": f"mcpl_{n}", "server_label": "s", "tools": [{"name": Hashed(f"f{n}"), "input_schema": {}}]}
+            for n in range(count)
+        ]
+        (offered,) = lowered(*lists, tools=[{"type": "mcp", "server_label": "s"}]).tools
+        assert offered["name"] == f"s__f{count - 1}"
+        return Hashed.times
+
+    assert looks(400) < 3 * looks(200)
+
+
 def test_deferred_tools_are_hidden_until_the_client_finds_them() -> None:
     deferred: Tool = {"type": "function", "name": "send_mail", "parameters": {}, "defer_loading": True}
     tools: list[Tool] = [deferred, {"type": "tool_search", "execution": "client", "description": "Find tools."}]

@@ -138,7 +138,7 @@ def lower(
     programs have called is left out: the model sees the programs alone. ``is_for_programs``: it is written for these.
     """
     items = without_calls_of_programs(items)
-    tools = [_told(tool, tools, items, programs, given) for tool in for_callers(tools, "direct")]
+    tools = _told(tools, items, programs, given)
     has_own_search = searches_deferred(tools)
     if has_own_search or any(_is_deferred_here(tool) for tool in tools):
         native -= _LOADING
@@ -188,11 +188,17 @@ def _offers_functions(item: Item) -> bool:
     return isinstance(room, OffersFunctions) and item["type"] not in (room.call_type, room.output_type)
 
 
-def _told(tool: Tool, tools: Sequence[Tool], items: Sequence[Item], programs: str, given: str) -> Tool:
-    """A tool with the functions that its calls may call."""
-    if not makes_calls(ROOMS.of_tool(tool["type"])):
-        return tool
-    return tool | {"callable": list(lowered_for_programs(tools, items, programs=programs, given=given).tools)}
+def _told(tools: Sequence[Tool], items: Sequence[Item], programs: str, given: str) -> list[Tool]:
+    """The tools for the model. A tool for programs stands there once, with the functions for its calls."""
+    found: list[Tool] = []
+    makers = set[str]()
+    for tool in for_callers(tools, "direct"):
+        if not makes_calls(ROOMS.of_tool(tool["type"])):
+            found.append(tool)
+        elif tool["type"] not in makers:
+            makers.add(tool["type"])
+            found.append(tool | {"callable": list(lowered_for_programs(tools, items, programs=programs, given=given).tools)})
+    return found
 
 
 @dataclass(slots=True)
@@ -207,6 +213,8 @@ class _Lowering:
     names: dict[tuple[str, str | None, str], str] = field(default_factory=dict)
     of_rooms: list[Tool] = field(default_factory=list)
     """Tools whose functions are offered by items of theirs."""
+    offers: dict[tuple[str, str], dict[ToolKey, None]] = field(default_factory=dict)
+    """The functions of each server by its latest item; by the tool's type, and the server's name."""
     seen: dict[str, Item] = field(default_factory=dict)
     """Items of rooms so far, by id."""
     kept_back: dict[ToolKey, Tool] = field(default_factory=dict)
@@ -380,11 +388,12 @@ class _Lowering:
         offers = room.offered_functions(item, self._of_room(room))
         if offers is None:
             return
-        there = {offered.name for offered in offers.functions}
-        for key, lowered in self.names.items():
-            if key[0] in room.types and key[1] == offers.namespace and key[2] not in there:
-                self.tools.pop(lowered, None)
+        there: dict[ToolKey, None] = {(room.types[0], offers.namespace, offered.name): None for offered in offers.functions}
+        for key in self.offers.get((room.types[0], offers.namespace), ()):
+            if key not in there and key in self.names:
+                self.tools.pop(self.names[key], None)
                 self.kept_back.pop(key, None)
+        self.offers[room.types[0], offers.namespace] = there
         about = self._shared(offers.about, len(offers.functions))
         for offered in offers.functions:
             function = offered.function | {"description": _joined(next(about), offered.function.get("description"))}
