@@ -554,9 +554,10 @@ def a_result(at: Bounds, site: Site, text: str) -> None:
 
 def too_much_of_a_result(at: Bounds, site: Site) -> None:
     site.server.tools = [{"name": "t", "inputSchema": {"type": "object", "properties": {}}}]
-    site.server.result = {"content": [{"type": "text", "text": "é"}] * (at.MCP_MESSAGE_BYTES_MAX // 40)}
-    site.upstream.plays(Reply(calls=(Call("t", "{}"),)), said("hi"))
-    assert_called(site)
+    for count in (at.MCP_MESSAGE_BYTES_MAX // 40, at.MCP_MESSAGE_VALUES_MAX // 4):
+        site.server.result = {"content": [{"type": "text", "text": "é"}] * count}
+        site.upstream.plays(Reply(calls=(Call("t", "{}"),)), said("hi"))
+        assert_called(site)
 
 
 STORIES: dict[str, Story] = {

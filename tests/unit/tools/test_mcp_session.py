@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -72,6 +73,51 @@ async def test_a_list_without_the_id_of_its_request_is_none(method: str) -> None
     failure = await failure_of(Odd(ids={method: {"id": 999}}))
     phase = "connect" if method == "initialize" else method
     assert failure["message"] == f"{phase}: the server's answer does not have the id of the request"
+
+
+MANY = limits.MCP_MESSAGE_VALUES_MAX
+
+
+async def test_a_message_of_too_many_values_is_refused_before_the_sdk_reads_it() -> None:
+    words = f"the server sent a message of more than {MANY} values"
+    text = {"type": "text", "text": "a"}
+    refused = {"type": "mcp_protocol_error", "code": types.CONNECTION_CLOSED}
+    assert await failed_call(Odd(result={"content": [text] * (MANY // 2)})) == refused | {"message": f"tools/call: {words}"}
+    assert await failed_call(Odd(result={"content": [text | {"annotations": {"audience": ["user"] * MANY}}]})) == refused | {
+        "message": f"tools/call: {words}"
+    }
+    tools = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(MANY // 2)]
+    assert await failure_of(Odd(tools=tools)) == refused | {"message": f"tools/list: {words}"}
+
+
+async def test_schemas_and_structured_results_may_have_more_values() -> None:
+    async with odd_server(Odd(tools=[{"name": "t", "inputSchema": {"type": "object", "enum": [1] * MANY}}])) as (server, way):
+        (listed,) = await session.list_tools(server, way)
+        assert listed["input_schema"] == {"type": "object", "enum": [1] * MANY}
+    async with odd_server(Odd(result={"content": [], "structuredContent": {"n": [1] * MANY}})) as (server, way):
+        found = await session.call_tool(server, way, "any", {})
+        assert found == McpCallOutcome(output=json.dumps({"n": [1] * MANY}, separators=(",", ":")))
+
+
+class Watched(dict[str, Any]):
+    """An object that notes the threads of its readers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers: set[int] = set()
+
+    def items(self) -> Any:
+        self.readers.add(threading.get_ident())
+        return super().items()
+
+
+@pytest.mark.parametrize("size", [1, limits.LOWERED_HERE_MAX + 1])
+async def test_a_long_result_is_written_on_a_thread(size: int) -> None:
+    watched = Watched()
+    result = types.CallToolResult.model_construct(content=[], structured_content={"n": [1] * size, "watched": watched}, is_error=False)
+    await session.outcome_of(result, tools_changed=False)
+    assert (watched.readers == {threading.get_ident()}) is (size == 1)
+    assert len(watched.readers) == 1
 
 
 # --- servers as they should be ---

@@ -123,6 +123,10 @@ MCP_MESSAGE_BYTES_MAX: Final = 6 * MIB
 MCP_CONNECTION_BYTES_MAX: Final = 16 * MIB
 """What one message of a server, and one connection to it in all, may bring: more is no result but a flood."""
 
+MCP_MESSAGE_VALUES_MAX: Final = 16_000
+"""JSON values of one message, without schemas and structured results: 4,000 texts, or 1,000 tools. The SDK makes objects of them on the
+event loop, within some 50 ms."""
+
 MCP_ERROR_CHARS_MAX: Final = 2_000
 """Of a server's own words about what went wrong."""
 

@@ -7,8 +7,9 @@ what it is built on have many ways to fail, some of them in groups.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Final, TypeGuard, TypeVar
 
 import anyio._backends._asyncio  # noqa: F401  # This one and the next two are what a first connection imports, on the event loop.
@@ -26,6 +27,7 @@ from moorage import __version__, limits
 from moorage.dataclass import dataclass
 from moorage.egress.fetch import Fetcher
 from moorage.errors import MoorageError
+from moorage.parallel import outweighs, worked
 from moorage.tools.function_items import compact_json
 from moorage.tools.mcp import listing
 from moorage.tools.mcp.servers import McpServer
@@ -130,10 +132,21 @@ async def call_tool(
     result, talk = await _with(server, fetcher, seconds, work)
     if isinstance(result, str):
         return McpCallOutcome(result, tools_changed=talk.tools_changed)
-    content = listing.plain([part.model_dump(by_alias=True, mode="json", exclude_none=True) for part in result.content])
-    if result.is_error:
-        return McpCallOutcome(error={"type": "mcp_tool_execution_error", "content": content}, tools_changed=talk.tools_changed)
-    return McpCallOutcome(listing.output_of(content, listing.plain(result.structured_content)), tools_changed=talk.tools_changed)
+    return await outcome_of(result, tools_changed=talk.tools_changed)
+
+
+async def outcome_of(result: types.CallToolResult, *, tools_changed: bool) -> McpCallOutcome:
+    """A tool's own result or failure; a long one is written on a thread."""
+    content = [part.model_dump(by_alias=True, mode="json", exclude_none=True) for part in result.content]
+
+    def outcome() -> McpCallOutcome:
+        told = listing.plain(content)
+        if result.is_error:
+            return McpCallOutcome(error={"type": "mcp_tool_execution_error", "content": told}, tools_changed=tools_changed)
+        return McpCallOutcome(listing.output_of(told, listing.plain(result.structured_content)), tools_changed=tools_changed)
+
+    is_long = outweighs([content, result.structured_content], limits.LOWERED_HERE_MAX)
+    return await worked(outcome) if is_long else outcome()
 
 
 async def _called(client: Client, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
@@ -162,18 +175,23 @@ async def _all_tools(client: Client) -> list[dict[str, Any]]:
     cursor: str | None = None
     for _ in range(limits.MCP_PAGES_MAX):
         page = await client.list_tools(cursor=cursor)
-        entries += [
-            listing.entry(
-                tool.name, tool.description, tool.input_schema, tool.annotations.model_dump() if tool.annotations is not None else {}
-            )
-            for tool in page.tools
-        ]
+        is_long = outweighs([tool.input_schema for tool in page.tools], limits.LOWERED_HERE_MAX)
+        entries += await worked(partial(_entries, page.tools)) if is_long else _entries(page.tools)
         cursor = page.next_cursor
         if cursor is None or len(entries) > limits.MCP_TOOLS_MAX:
             break
     if cursor is not None or len(entries) > limits.MCP_TOOLS_MAX:
         raise ServerFailure(_protocol_error(types.INTERNAL_ERROR, f"tools/list: it lists more than {limits.MCP_TOOLS_MAX} tools"))
     return entries
+
+
+def _entries(tools: Iterable[types.Tool]) -> list[dict[str, Any]]:
+    return [
+        listing.entry(
+            tool.name, tool.description, tool.input_schema, tool.annotations.model_dump() if tool.annotations is not None else {}
+        )
+        for tool in tools
+    ]
 
 
 async def _resource_tools(client: Client) -> list[dict[str, Any]]:

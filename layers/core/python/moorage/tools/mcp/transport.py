@@ -19,6 +19,8 @@ from moorage.net.sse import SseParser
 from moorage.tools.mcp.servers import McpServer
 
 _PORTS: Final = {"http": 80, "https": 443}
+_FREE: Final = frozenset({"structuredContent", "inputSchema", "outputSchema"})
+"""Fields of any JSON. The SDK takes it as it is, and makes objects of all others."""
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -101,9 +103,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise self._refused(f"the server sent more than {limits.MCP_CONNECTION_BYTES_MAX} bytes")
 
     def check(self, ids: "_Ids", text: bytes | str) -> None:
-        """Raises for an answer that does not match the request."""
-        if ids.is_of_another(text):
+        """Raises for an answer to another request, and for a message of too many values."""
+        message = _parsed(text)
+        if ids.is_of_another(message):
             raise self._refused("the server's answer does not have the id of the request")
+        if _has_too_many_values(message):
+            raise self._refused(f"the server sent a message of more than {limits.MCP_MESSAGE_VALUES_MAX} values")
 
     def _refused(self, reason: str) -> httpx2.TransportError:
         self.refusal = reason
@@ -123,8 +128,7 @@ class _Ids:
         self.is_body = kind == "application/json" and response.status_code < httpx2.codes.BAD_REQUEST
         self.is_events = kind == "text/event-stream"
 
-    def is_of_another(self, text: bytes | str) -> bool:
-        message = _parsed(text)
+    def is_of_another(self, message: Any) -> bool:
         is_answer = isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
         return is_answer and str(message.get("id")) not in self._allowed
 
@@ -154,6 +158,18 @@ class _Counted(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+def _has_too_many_values(message: Any) -> bool:
+    count, rest = 0, [message]
+    while rest and count <= limits.MCP_MESSAGE_VALUES_MAX:
+        value = rest.pop()
+        if not isinstance(value, dict | list):
+            continue
+        count += len(value)
+        if count <= limits.MCP_MESSAGE_VALUES_MAX:
+            rest += value if isinstance(value, list) else [each for name, each in value.items() if name not in _FREE]
+    return count > limits.MCP_MESSAGE_VALUES_MAX
 
 
 def _parsed(text: bytes | str) -> Any:
