@@ -21,6 +21,7 @@ SPEAKERS = {
     "moorage.model.demo": "a scripted model's own words for its calls",
     "moorage.store.lanes": "the item that a message between agents is",
     "moorage.cli.checks.deployment": "a client of the API that asks a deployment for a shell",
+    "moorage.cli.checks.new_account": "a setting of a deployment, of that name",
     "moorage.local.demo": "a client of the API that shows what it gets",
     "moorage.local.demonstrations": "its questions, and the tools that answer them",
     "moorage.cli.demo": "the names of its questions",

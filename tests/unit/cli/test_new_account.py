@@ -42,8 +42,8 @@ class Account:
         self.stubs["ec2"].add_response("describe_availability_zones", {"AvailabilityZones": named})
         self.stubs["ec2"].add_response("describe_vpc_endpoint_services", {"ServiceDetails": [{"AvailabilityZones": list(zones)}]})
 
-    def findings(self, *, has_vector_bucket: bool = False) -> list[Finding]:
-        return list(new_account.findings(self.clients.__getitem__, "us-east-1", has_vector_bucket=has_vector_bucket))
+    def findings(self, **settings: Any) -> list[Finding]:
+        return list(new_account.findings(self.clients.__getitem__, settings, "us-east-1"))
 
 
 @pytest.fixture
@@ -63,6 +63,24 @@ def test_an_account_that_has_everything_is_found_good(account: Account) -> None:
         (Level.OK, "ECS has its role"),
         (Level.OK, "the zone us-east-1a has endpoints for image pulls"),
     ]
+
+
+BUILDS, ROLES, ZONES = "CodeBuild: 1 small ARM builds at once", "ECS has its role", "the zone us-east-1a has endpoints for image pulls"
+NEEDS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "no sandboxes": ({"provisioner": "none", "allowed_egress_domains": ["*"]}, []),
+    "an image that is there": ({"sandbox_image": "registry.example/sandbox"}, [ROLES, ZONES]),
+    "an image that is there, and a browser": ({"sandbox_image": "registry.example/sandbox", "computer": True}, [BUILDS, ROLES, ZONES]),
+    "MicroVMs": ({"provisioner": "lambda_microvm"}, [BUILDS]),
+    "MicroVMs with a proxy": ({"provisioner": "lambda_microvm", "allowed_egress_domains": ["a.example"]}, [BUILDS, ROLES]),
+    "both": ({"provisioner": {"1g": "lambda_microvm", "16g": "fargate"}}, [BUILDS, ROLES, ZONES]),
+    "an owner's network": ({"vpc": {"id": "vpc-0123456789abcdef0"}}, [BUILDS, ROLES]),
+}
+
+
+@pytest.mark.parametrize(("settings", "found"), NEEDS.values(), ids=NEEDS.keys())
+def test_only_what_the_settings_need_is_asked_for(settings: dict[str, Any], found: list[str], account: Account) -> None:
+    account.has()
+    assert [finding.what for finding in account.findings(**settings)] == found
 
 
 LACKS: dict[str, tuple[dict[str, Any], int, Level, str]] = {
@@ -86,7 +104,7 @@ def test_what_is_missing_is_said_with_what_to_do(
 def test_s3_vectors_is_asked_where_there_is_to_be_a_vector_bucket(account: Account) -> None:
     account.has()
     account.stubs["s3vectors"].add_response("list_vector_buckets", {"vectorBuckets": []}, {"maxResults": 1})
-    assert account.findings(has_vector_bucket=True)[-1] == Finding(Level.OK, "S3 Vectors answers", "")
+    assert account.findings(vector_bucket=True)[-1] == Finding(Level.OK, "S3 Vectors answers", "")
 
 
 def test_a_region_without_s3_vectors_is_told_before_the_deploy(account: Account) -> None:
@@ -98,7 +116,7 @@ def test_a_region_without_s3_vectors_is_told_before_the_deploy(account: Account)
 
     service.meta.events.register("before-send.s3vectors", nowhere)
     account.stubs["s3vectors"].deactivate()
-    found = account.findings(has_vector_bucket=True)[-1]
+    found = account.findings(vector_bucket=True)[-1]
     assert (found.level, found.what) == (Level.FAIL, "S3 Vectors does not answer in us-east-1")
     assert "Turn vector_bucket off" in found.advice
 

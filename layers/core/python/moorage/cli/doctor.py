@@ -67,7 +67,7 @@ def before_deploy(environ: Mapping[str, str]) -> Iterator[Said]:
     def client(name: str) -> Any:
         return session.client(name, config=AWS_CONFIG)  # type: ignore[call-overload]
 
-    yield from new_account.findings(client, session.region_name, has_vector_bucket=bool(settings.get("vector_bucket")))
+    yield from new_account.findings(client, settings, session.region_name)
     yield from given_network.findings(client, settings, session.region_name)
     yield from microvms.findings(client, settings, session.region_name)
     yield from shares.findings(client, settings)

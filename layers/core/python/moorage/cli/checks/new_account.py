@@ -1,6 +1,6 @@
 """Gaps of a new account or an unusual region before the first deploy: room for image builds, ECS's own role, a zone with endpoints."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -15,14 +15,23 @@ Client = Callable[[str], Any]
 _ECS_ROLE: Final = "AWSServiceRoleForECS"
 
 
-def findings(client: Client, region: str, *, has_vector_bucket: bool = False) -> Iterator[Finding]:
-    """For the default settings: Fargate, with images that are built in the account. And for a vector bucket, if there is to be one."""
-    checks: list[Callable[[Client], Finding]] = [_image_builds, _ecs_role, partial(_first_zone, region=region)]
-    if has_vector_bucket:
-        checks.append(partial(_s3_vectors, region=region))
-    for check in checks:
+def findings(client: Client, settings: Mapping[str, Any], region: str) -> Iterator[Finding]:
+    """Of what the next deploy needs: ``settings`` are those of ``cdk.json``."""
+    chosen = settings.get("provisioner") or "fargate"
+    places = set(chosen.values()) if isinstance(chosen, Mapping) else {chosen}
+    has_proxy = bool(settings.get("allowed_egress_domains")) and places != {"none"}
+    builds_sandboxes = places != {"none"} and not settings.get("sandbox_image")
+    builds_browsers = "fargate" in places and bool(settings.get("computer"))
+    checks: tuple[tuple[bool, Callable[[Client], Finding]], ...] = (
+        (builds_sandboxes or builds_browsers or has_proxy, _image_builds),
+        ("fargate" in places or has_proxy, _ecs_role),
+        ("fargate" in places and not settings.get("vpc"), partial(_first_zone, region=region)),
+        (bool(settings.get("vector_bucket")), partial(_s3_vectors, region=region)),
+    )
+    for is_needed, check in checks:
         name = (check.func if isinstance(check, partial) else check).__name__
-        yield asked(name, partial(check, client))
+        if is_needed:
+            yield asked(name, partial(check, client))
 
 
 def _image_builds(client: Client) -> Finding:
