@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from moorage.limits import AGENT_SESSION_CHAIN_MAX
 from openai import BadRequestError, ConflictError, NotFoundError, OpenAI
+from openai.types.beta import AgentSession
+from openai.types.beta.agents import PeriodicAutomation
 
 from tests.processes import until
 from tests.stack import Stack, say, script, shell
@@ -249,6 +251,25 @@ def test_what_a_session_is_and_what_is_changed_of_it(client: OpenAI) -> None:
     for look in (lambda: agents.sessions.retrieve(session.id), lambda: client.containers.retrieve(session.environment.id)):
         with pytest.raises(NotFoundError):
             look()
+
+
+def test_an_agent_that_searches_its_tools_is_read_by_the_sdks_types_as_they_stand(stack: Stack, client: OpenAI) -> None:
+    tools: Any = [{**WEIGH, "defer_loading": True}, {"type": "tool_search"}]
+    agent = client.beta.agents.create(model="demo", tools=tools)
+    assert [tool.type for tool in agent.tools] == ["function", "tool_search"]
+    target = {"type": "new_session", "agent": {"model": "demo", "tools": tools}, "environment": NONE}
+    target["input"] = [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]
+    periodic = {"type": "periodic", "name": "report", "expression": "0 9 * * *", "timezone": "UTC", "target": target}
+    shown: Any
+    with stack.http() as http:
+        for path, body, shape in (
+            ("/agents/sessions", {"agent_id": agent.id, "environment": NONE, "input": "Hello"}, AgentSession),
+            ("/agents/automations", periodic, PeriodicAutomation),
+        ):
+            shown = shape.model_validate_json(http.post(path, json=body).text, strict=True)
+            told = shown.agent if path == "/agents/sessions" else shown.target.agent
+            assert [tool.type for tool in told.tools] == ["function"]
+        http.delete(f"/agents/automations/{shown.id}")
 
 
 def test_a_session_that_is_refused_leaves_no_environment_behind(client: OpenAI) -> None:

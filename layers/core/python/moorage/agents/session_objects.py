@@ -9,7 +9,7 @@ import orjson
 
 from moorage.agents.session_shapes import AgentSession, SessionStatus, SpendShown, Turn, TurnFailure, TurnStatus, TurnTokens
 from moorage.agents.session_store import SessionRecord, TurnRecord
-from moorage.agents.settings import as_answer
+from moorage.agents.settings import as_session_answer
 from moorage.agents.team_events import TurnEnd
 from moorage.agents.turn_items import function_call
 from moorage.agents.turns import Standing
@@ -135,7 +135,7 @@ def _spend(session: SessionRecord, used: Mapping[str, float] | None) -> SpendSho
 
 
 def agent_object(session: SessionRecord) -> dict[str, Any]:
-    return {"id": session.agent_id, "version": session.agent_version or None, **as_answer(session.settings)}
+    return {"id": session.agent_id, "version": session.agent_version or None, **as_session_answer(session.settings)}
 
 
 def session_object(

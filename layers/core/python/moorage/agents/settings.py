@@ -115,7 +115,7 @@ def _as_search(tool: Tool) -> Tool:
 
 
 def as_answer(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with what was left open, as an agent and the agent of a session show them."""
+    """The settings with what was left open, as a saved agent shows them."""
     text, reasoning = settings.get("text", {}), settings.get("reasoning", {})
     return {
         "name": settings.get("name"),
@@ -129,6 +129,12 @@ def as_answer(settings: Mapping[str, Any]) -> dict[str, Any]:
         "compaction": {"async": False},
         "experimental": {"time_awareness": False},
     }
+
+
+def as_session_answer(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of an agent that is not saved by itself. OpenAI's types of its tools have no search, and readers fail over one."""
+    shown = as_answer(settings)
+    return shown | {"tools": [tool for tool in shown["tools"] if tool["type"] != "tool_search"]}
 
 
 def _shown(tool: Tool) -> Tool:

@@ -5,7 +5,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any, cast
 
-from moorage.agents.settings import as_answer
+from moorage.agents.settings import as_session_answer
 from moorage.automations.shapes import (
     Automation,
     AutomationInvocation,
@@ -73,7 +73,7 @@ def invocation_object(invocation: InvocationRecord) -> AutomationInvocation:
 def _target(target: Mapping[str, Any]) -> NewSessionAnswer | ExistingSessionAnswer:
     if target["type"] == "existing_session":
         return {"type": "existing_session", "session_id": target["session_id"], "instructions": target["instructions"]}
-    agent = as_answer(target["agent"]) if "agent" in target else None
+    agent = as_session_answer(target["agent"]) if "agent" in target else None
     if agent is not None:
         del agent["name"]
     return {
