@@ -15,6 +15,7 @@ import pytest
 from moorage.errors import UpstreamError
 from moorage.loop.assemble import Assembler
 from moorage.loop.fold import fold
+from moorage.loop.team_items import agents_of
 from moorage.loop.truncate import fit
 from moorage.model import base
 from moorage.model.bedrock_converse import ConverseDecoder
@@ -177,6 +178,12 @@ def alternating(count: int) -> list[base.Delta]:
     return [delta for _ in range(count) for delta in (base.SummaryDelta("word " * 5, 0), base.ReasoningTextDelta("word " * 5))]
 
 
+def answering(count: int) -> Work:
+    """So many calls of an agent's client, each with its output."""
+    items = [item for number in range(count) for item in called(number)]
+    return lambda: agents_of(items)
+
+
 CASES: dict[str, tuple[int, Callable[[int], Work]]] = {
     "messages that are left out": (2_500, lambda n: truncating([message("user") for _ in range(n)])),
     "messages that stay": (2_500, lambda n: truncating([message("developer")] * (n // 2) + [message("user")] * (n // 2))),
@@ -214,6 +221,7 @@ CASES: dict[str, tuple[int, Callable[[int], Work]]] = {
     "space before a fence": (10_000, lambda n: unfencing(*["        "] * n, "```json\n{}\n```")),
     "another fence": (10_000, lambda n: unfencing("```xml\n", *["word word "] * n)),
     "citations of a text": (5_000, citing),
+    "calls of a team's client": (4_000, answering),
     "a schema with many patterns": (
         2_000,
         lambda n: (

@@ -90,11 +90,14 @@ def agents_of(items: Iterable[Item]) -> dict[str, KnownAgent]:
             _hear(agents, agent, item)
         else:
             about = item.get("approval_request_id") or item.get("call_id")
-            agent.is_answered = about in (agent.asked - agent.abandoned) | agent.left_open and decide.where(item) is None
+            is_awaited = about in agent.left_open or (about in agent.asked and about not in agent.abandoned)
+            agent.is_answered = is_awaited and decide.where(item) is None
             agent.has_given_up &= agent.is_answered
         if decide.is_for_client(item):
-            agent.asked.add(item.get("call_id") or item["id"])
-            agent.abandoned |= agent.asked if agent.is_interrupted else set()
+            asked = item.get("call_id") or item["id"]
+            agent.asked.add(asked)
+            if agent.is_interrupted:  # All before it are abandoned already.
+                agent.abandoned.add(asked)
         elif item.get("async"):
             agent.left_open.add(item["call_id"])
         if item["type"] == AgentTeam.call_type and item["action"] == "spawn_agent":
@@ -143,14 +146,15 @@ def forked(said: Sequence[Item], turns: object) -> list[Item] | None:
     """What an agent gets of the conversation of the one that starts it: all, none, or its latest turns; a user begins each. Tools that
     have joined it are there in any case. None if ``turns`` says nothing of these."""
     wanted = str(turns)
-    if wanted not in ("all", "none") and (not wanted.isdecimal() or int(wanted) < 1):
+    is_number = wanted.isdecimal() and len(wanted) <= limits.QUERY_DIGITS_MAX
+    if wanted not in ("all", "none") and not (is_number and int(wanted) >= 1):
         return None
-    begins = [index for index, item in enumerate(said) if item.get("role") == "user"]
     first = 0
     if wanted == "none":
         first = len(said)
-    elif wanted != "all" and len(begins) >= int(wanted):
-        first = begins[-int(wanted)]
+    elif wanted != "all":
+        begins = [index for index, item in enumerate(said) if item.get("role") == "user"]
+        first = begins[-int(wanted)] if len(begins) >= int(wanted) else 0
     return [*(item for item in said[:first] if item["type"] == "additional_tools"), *said[first:]]
 
 
@@ -160,7 +164,8 @@ def _begin(agents: dict[str, KnownAgent], parent: KnownAgent, output: Item, call
     if not isinstance(name, str) or name in agents:
         return
     count = said.get(FORKED_ITEMS, 0)
-    known = parent.items[: min(count, called_at) if isinstance(count, int) else 0]
+    has_room = len(agents) <= limits.TEAM_AGENTS_MAX  # Each copies the items so far, and a request with more agents is refused.
+    known = parent.items[: min(count, called_at) if isinstance(count, int) and has_room else 0]
     turns = given.get("fork_turns", "all") if isinstance(given, dict) else "all"
     copy = _copy_of(said)
     workspace: Workspace = "none" if "none" in (said.get("workspace"), parent.workspace) else "shared"
