@@ -116,6 +116,21 @@ def test_a_turn_whose_response_is_deleted_ends_for_its_readers() -> None:
     run(story())
 
 
+def test_a_turn_is_told_as_it_is_although_one_of_its_responses_was_deleted() -> None:
+    async def story() -> None:
+        lab = await SessionLab.begun(call("weigh", "{}"), say("Done."), has_container=False, tools=[WEIGH])
+        await lab.play()
+        assert (await lab.send(await lab.result("call_1", "3 kg"))).status_code == 202
+        await lab.play()
+        (turn,) = await lab.turns()
+        assert len(turn["response_ids"]) == 2
+        assert (await lab.served.delete(f"/responses/{turn['response_ids'][0]}")).status_code == 200
+        (ended,) = [event for event in await lab.replay() if event["type"].endswith("turn.completed")]
+        assert (ended["turn"], ended["usage"]) == (turn, turn["usage"])
+
+    run(story())
+
+
 def test_a_deleted_session_ends_for_its_readers() -> None:
     async def story() -> None:
         lab = await SessionLab.begun(say("one"))

@@ -335,7 +335,9 @@ def _of_environment(session: SessionRecord, state: EnvironmentState) -> Event:
 
 
 def _as_it_was(turn: TurnRecord, position: int, used: TokenUsage) -> TurnRecord:
-    """When the response at this position was its last, and those before it had used so much."""
+    """When the response at this position was its last, and those before it had used so much. What they used stands in the record too:
+    one of them may have been deleted since."""
+    used = turn.used if turn.count == position + 1 else used
     return replace(turn, responses=turn.responses[: position + 1], count=position + 1, used=used, cancelled_at=0)
 
 
