@@ -7,6 +7,7 @@ the files are those that the last command had left.
 """
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 from moorage.dataclass import dataclass
@@ -128,18 +129,14 @@ class _History:
             final = self.folded.response
             items = context.output_items(final["output"], is_cut=final["status"] == "incomplete")
             return ForkPoint(self.folded.next_number - 1, items, self.files_at_ms(self.accounts))
-        rounds = [each for each in self.ended if self._is_over(each)]
+        whole = next(index for index in count() if index not in self.closed_by)
+        rounds = [each for each in self.ended if _items_of(each) <= whole]  # Those whose calls were over too.
         if not rounds:
             return ForkPoint(0, (), self.files_at_ms(()))
         last = rounds[-1]
-        count = _items_of(last)
-        items = context.own_items({index: self.folded.items[index] for index in range(count)})
-        number = max([self.closed_by[index] for index in range(count)], default=(last.following or 1) - 1)
+        items = context.own_items({index: self.folded.items[index] for index in range(_items_of(last))})
+        number = max([self.closed_by[index] for index in range(_items_of(last))], default=(last.following or 1) - 1)
         return ForkPoint(number, items, self.files_at_ms([each for each in self.accounts if each.step <= last.step]))
-
-    def _is_over(self, step: StepAccount) -> bool:
-        """Whether the calls of a model step were over too."""
-        return all(index in self.closed_by for index in range(_items_of(step)))
 
     def files_at_ms(self, accounts: Sequence[StepAccount]) -> int | None:
         """As of when the files of the container were stored, once the calls among these had ended."""

@@ -126,6 +126,10 @@ async def _of_lane(stores: Stores, snapshot: Snapshot, lane: AgentLane) -> list[
     following = ended[-1].following or 0 if ended else 0
     is_open = not models or models[-1].outcome is None
     spoken = await _spoken(stores, snapshot, following, last) if is_open else None
+    calls_of = dict[int, list[StepAccount]]()
+    for account in accounts:
+        if account.call_id is not None:
+            calls_of.setdefault(account.step, []).append(account)
     steps: list[StepHistory] = []
     before = TokenUsage()
     queued_at = stored.created_at * 1000
@@ -139,7 +143,7 @@ async def _of_lane(stores: Stores, snapshot: Snapshot, lane: AgentLane) -> list[
             continue
         steps.append(_model_step(account, account.outcome, before, queued_at))
         before = account.outcome.usage
-        calls = [each for each in accounts if each.step == account.step and each.call_id is not None]
+        calls = calls_of.get(account.step, [])
         steps += _tool_steps(snapshot, account, account.outcome, calls)
         queued_at = max([account.ended_at_ms or 0, *(call.ended_at_ms or 0 for call in calls)]) or queued_at
     if lane.number:  # The record says what /root waits for.
