@@ -194,7 +194,9 @@ def microvm_base(event: Event, client: Clients, pause: Pause) -> Mapping[str, st
     found = [each for page in pages for each in page["items"] if each.get("status", "AVAILABLE") == "AVAILABLE"]
     if not found:
         raise LookupError(f"the region has no version of {wanted['Image']} to build on")
-    return {"Version": max(found, key=lambda each: each["createdAt"])["imageVersion"]}
+    newest: str = max(found, key=lambda each: each["createdAt"])["imageVersion"]
+    # AWS writes a version as 1 or as 1.0, and CloudFormation's resource takes the first form alone (reported).
+    return {"Version": newest.partition(".")[0]}
 
 
 def microvm_source(event: Event, s3: Any) -> Mapping[str, str]:

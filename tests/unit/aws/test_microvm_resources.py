@@ -21,18 +21,20 @@ def base(url: ResponseUrl, kind: str, **properties: str) -> dict[str, Any]:
     return request(url, kind, ResourceType="Custom::MicrovmBase", LogicalResourceId="ImageBuild", ResourceProperties=wanted)
 
 
-def versions(account: Account, *statuses: str | None) -> None:
-    """Those of the base image, by their age. Of a managed image they are whole numbers (reported)."""
+def versions(account: Account, *statuses: str | None, form: str = "{}") -> None:
+    """Those of the base image, by their age."""
     items = [
-        {"imageArn": BASE, "imageVersion": str(number), "createdAt": DAYS[number], **({"status": status} if status else {})}
+        {"imageArn": BASE, "imageVersion": form.format(number), "createdAt": DAYS[number], **({"status": status} if status else {})}
         for number, status in enumerate(statuses)
     ]
     account.microvms.add_response("list_managed_microvm_image_versions", {"items": items[::-1]}, {"imageIdentifier": BASE})
 
 
-def test_images_are_built_on_the_newest_base_that_is_not_on_its_way_out(url: ResponseUrl, account: Account) -> None:
+@pytest.mark.parametrize("form", ["{}", "{}.0"])
+def test_images_are_built_on_the_newest_base_that_is_not_on_its_way_out(form: str, url: ResponseUrl, account: Account) -> None:
+    """By its number without a point: the resource refuses 1.0 ("Expected a single major version number", reported)."""
     update = base(url, "Update")
-    versions(account, "AVAILABLE", None, "DEPRECATED")
+    versions(account, "AVAILABLE", None, "DEPRECATED", form=form)
     respond(update, account.client, pause=lambda _: pytest.fail("only a new role needs time"))
     assert url.answers == [answered(update, "SUCCESS", Version="1")]
 
