@@ -1,12 +1,15 @@
 """What tells of a response looks at each of its steps and items a few times, however many rounds it has."""
 
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from moorage import limits
 from moorage.loop.past_responses import as_of
-from moorage.loop.step_history import unroll
+from moorage.loop.step_history import StepHistory, unroll
+from moorage.loop.traces import exported, whole_document
 from moorage.runtime import Runtime
 from moorage.store.event_log import EventBatch
 from moorage.store.responses import StoredResponse
@@ -15,9 +18,11 @@ from tests.unit.loop.lab import Lab, say, shell
 
 
 class Looks:
-    """How often something was looked at."""
+    """How often something was looked at, and on which threads."""
 
-    count = 0
+    def __init__(self) -> None:
+        self.count = 0
+        self.threads: set[int] = set()
 
 
 class Watched:
@@ -28,6 +33,8 @@ class Watched:
 
     def __getattr__(self, name: str) -> Any:
         self._looks.count += 1
+        if name == "attempts":  # Of what is told alone.
+            self._looks.threads.add(threading.get_ident())
         return getattr(self._account, name)
 
 
@@ -44,11 +51,11 @@ class Place(int):
 
 
 class WatchedSteps:
-    def __init__(self, runtime: Runtime, looks: Looks) -> None:
-        self._steps, self._looks = runtime.stores.steps, looks
+    def __init__(self, runtime: Runtime, looks: Looks, *, times: int = 1) -> None:
+        self._steps, self._looks, self._times = runtime.stores.steps, looks, times
 
     async def accounts(self, *key: str, since: int = 0) -> list[Any]:
-        return [Watched(account, self._looks) for account in await self._steps.accounts(*key, since=since)]
+        return [Watched(account, self._looks) for account in await self._steps.accounts(*key, since=since)] * self._times
 
 
 class WatchedLogs:
@@ -110,3 +117,31 @@ async def test_the_last_boundary_is_found_with_a_few_looks_at_each_item(before_e
         assert len(then.boundary.items) == 2 * rounds
         counted.append(looks.count)
     assert_linear(counted)
+
+
+class WatchedList(list[StepHistory]):
+    """Notes the threads of its readers."""
+
+    def __init__(self, steps: Sequence[StepHistory]) -> None:
+        super().__init__(steps)
+        self.threads: set[int] = set()
+
+    def __iter__(self) -> Iterator[StepHistory]:
+        self.threads.add(threading.get_ident())
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("times", [1, limits.STEPS_TOLD_HERE_MAX])
+async def test_the_steps_of_a_long_response_are_told_on_a_thread(times: int) -> None:
+    runtime, stored = await ended(1)
+    snapshot, looks = await runtime.stores.responses.snapshot("t", stored.response_id), Looks()
+    steps: Any = WatchedSteps(runtime, looks, times=times)
+    told = await unroll(replace(runtime, stores=replace(runtime.stores, steps=steps)), snapshot)
+    assert (looks.threads == {threading.get_ident()}) is (times == 1)
+    assert len(looks.threads) == 1
+    for tell in (
+        whole_document(runtime.settings, snapshot, one := WatchedList(told)),
+        exported(runtime, snapshot, other := WatchedList(told)),
+    ):
+        assert await tell
+    assert [(each.threads == {threading.get_ident()}, len(each.threads)) for each in (one, other)] == [(times == 1, 1)] * 2

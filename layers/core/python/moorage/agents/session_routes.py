@@ -402,7 +402,8 @@ async def _trace(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> 
     for response_id in turn.responses:
         snapshot = await snapshot_of(runtime.stores, session.tenant_id, response_id)
         if snapshot is not None and snapshot.is_final:
-            spans += whole_document(runtime.settings, snapshot, await unroll(runtime, snapshot))["resourceSpans"]
+            whole = await whole_document(runtime.settings, snapshot, await unroll(runtime, snapshot))
+            spans += whole["resourceSpans"]
     otlp = {"resourceSpans": spans}
     return {"id": turn.id, "object": "agent.session.trace", "session_id": session.id, "created_at": turn.created_at, "otlp": otlp}
 

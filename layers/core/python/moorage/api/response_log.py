@@ -80,4 +80,5 @@ async def retrieve_trace(caller: Caller, response_id: str) -> ResponseTrace:
     snapshot = await caller.runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final:
         raise response_not_ended(response_id)
-    return cast("ResponseTrace", whole_document(caller.runtime.settings, snapshot, await unroll(caller.runtime, snapshot)))
+    steps = await unroll(caller.runtime, snapshot)
+    return cast("ResponseTrace", await whole_document(caller.runtime.settings, snapshot, steps))

@@ -46,6 +46,9 @@ TOOLS_FOUND_BYTES_MAX: Final = MIB
 LOWERED_HERE_MAX: Final = 4_000
 """Values in the items and tools that are counted and rewritten for a model on the event loop, in some 10 ms; more on a thread."""
 
+STEPS_TOLD_HERE_MAX: Final = 500
+"""Steps and calls of a response that are told on the event loop, in some 10 ms; more on a thread."""
+
 WORKED_HERE_BYTES_MAX: Final = 64 * KIB
 """Bytes of a body, or of a model's event, that are parsed on the event loop, in some 5 ms; more of them on a thread."""
 

@@ -14,6 +14,7 @@ from moorage import limits
 from moorage.dataclass import dataclass
 from moorage.loop.waiting import WaitReason, wait_of
 from moorage.model.prices import Price, usd
+from moorage.parallel import worked
 from moorage.runtime import Runtime
 from moorage.state import StepOutcome
 from moorage.store.event_log import EventBatch
@@ -100,32 +101,46 @@ class _StepEvents:
 async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[StepHistory]:
     """All steps so far. Those of the agents of a team come as they began, each model step with its calls."""
     stored = snapshot.stored
-    if stored.agent is None:
-        steps = await _of_lane(runtime.stores, snapshot, AgentLane(0))
-    else:
-        lanes = await runtime.stores.lanes.all(stored)
-        found = await asyncio.gather(*(_of_lane(runtime.stores, snapshot, lane) for lane in lanes))
-        rounds = [
-            [replace(step, agent=lane.name) for step in group]
-            for lane, own in zip(lanes, found, strict=True)
-            for _, group in groupby(own, key=lambda step: step.step)
-        ]
-        rounds.sort(key=lambda group: group[0].started_at_ms or stored.created_at * 1000)
-        steps = list(chain.from_iterable(rounds))
+    lanes = [AgentLane(0)] if stored.agent is None else await runtime.stores.lanes.all(stored)
+    found = await asyncio.gather(*(_recorded(runtime.stores, snapshot, lane) for lane in lanes))
     price = runtime.models.catalog.price_of(stored.parameters.model)
-    return [replace(step, cost_usd=_cost(step, price)) for step in steps]
+
+    def told() -> list[StepHistory]:
+        own = [_of_lane(snapshot, lane, *recorded) for lane, recorded in zip(lanes, found, strict=True)]
+        steps = own[0] if stored.agent is None else _of_team(snapshot, lanes, own)
+        return [replace(step, cost_usd=_cost(step, price)) for step in steps]
+
+    is_long = sum(len(accounts) for accounts, _ in found) > limits.STEPS_TOLD_HERE_MAX
+    return await worked(told) if is_long else told()
 
 
-async def _of_lane(stores: Stores, snapshot: Snapshot, lane: AgentLane) -> list[StepHistory]:
-    """The steps of an agent; of ``/root``, where there is no team."""
+def _of_team(snapshot: Snapshot, lanes: Sequence[AgentLane], own: Sequence[Sequence[StepHistory]]) -> list[StepHistory]:
+    rounds = [
+        [replace(step, agent=lane.name) for step in group]
+        for lane, steps in zip(lanes, own, strict=True)
+        for _, group in groupby(steps, key=lambda step: step.step)
+    ]
+    rounds.sort(key=lambda group: group[0].started_at_ms or snapshot.stored.created_at * 1000)
+    return list(chain.from_iterable(rounds))
+
+
+async def _recorded(stores: Stores, snapshot: Snapshot, lane: AgentLane) -> tuple[list[StepAccount], _StepEvents | None]:
+    """The accounts of an agent's steps, and the log's facts about an open one."""
     stored, first = snapshot.stored, lane.number * limits.LANE_STEPS
     accounts = await stores.steps.accounts(stored.tenant_id, stored.response_id, since=first)
     models = [account for account in accounts if account.call_id is None]
+    if models and models[-1].outcome is not None:
+        return accounts, None
     ended = [account for account in models if account.outcome is not None]
-    last = models[-1].step if models else first
     following = ended[-1].following or 0 if ended else 0
-    is_open = not models or models[-1].outcome is None
-    spoken = await _spoken(stores, snapshot, following, last) if is_open else None
+    return accounts, await _spoken(stores, snapshot, following, models[-1].step if models else first)
+
+
+def _of_lane(snapshot: Snapshot, lane: AgentLane, accounts: Sequence[StepAccount], spoken: _StepEvents | None) -> list[StepHistory]:
+    """The steps of an agent; of ``/root``, where there is no team."""
+    stored = snapshot.stored
+    models = [account for account in accounts if account.call_id is None]
+    ended = [account for account in models if account.outcome is not None]
     calls_of = dict[int, list[StepAccount]]()
     for account in accounts:
         if account.call_id is not None:

@@ -10,9 +10,9 @@ They are sent as OTLP's JSON by HTTP, beside the response's own end and once: a 
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import httpx
 import orjson
@@ -21,11 +21,13 @@ from moorage import __version__, limits
 from moorage.dataclass import dataclass
 from moorage.errors import ApiError
 from moorage.loop.step_history import StepHistory, unroll
+from moorage.parallel import worked
 from moorage.runtime import Runtime
 from moorage.settings import Settings
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell_error
 
+T = TypeVar("T")
 Attributes = Mapping[str, str | int | bool | Sequence[str] | None]
 """What is None is not known, and left out."""
 
@@ -74,7 +76,7 @@ def export_later(runtime: Runtime, stored: StoredResponse) -> None:
 async def _export(runtime: Runtime, stored: StoredResponse) -> None:
     try:
         snapshot = await runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id)
-        for body in documents(runtime.settings, snapshot, await unroll(runtime, snapshot)):
+        for body in await exported(runtime, snapshot, await unroll(runtime, snapshot)):
             await _send(runtime, body)
     except ApiError:
         return  # Deleted meanwhile.
@@ -97,6 +99,15 @@ async def _send(runtime: Runtime, body: Mapping[str, Any]) -> None:
         raise httpx.HTTPStatusError(f"the collector answered {response.status_code}", request=request, response=response)
 
 
+async def exported(runtime: Runtime, snapshot: Snapshot, steps: Sequence[StepHistory]) -> list[dict[str, Any]]:
+    """All of :func:`documents`; those of many steps are made on a thread."""
+    return await _made(steps, lambda: list(documents(runtime.settings, snapshot, steps)))
+
+
+async def _made(steps: Sequence[StepHistory], make: Callable[[], T]) -> T:
+    return await worked(make) if len(steps) > limits.STEPS_TOLD_HERE_MAX else make()
+
+
 def documents(settings: Settings, snapshot: Snapshot, steps: Sequence[StepHistory]) -> Iterator[dict[str, Any]]:
     """ExportTraceServiceRequests: one, unless there are more spans than a collector takes at once."""
     spans = list(spans_of(snapshot, steps))
@@ -104,9 +115,9 @@ def documents(settings: Settings, snapshot: Snapshot, steps: Sequence[StepHistor
         yield _document(settings, trace_id_of(snapshot.stored), spans[first : first + limits.OTLP_SPANS_MAX])
 
 
-def whole_document(settings: Settings, snapshot: Snapshot, steps: Sequence[StepHistory]) -> dict[str, Any]:
+async def whole_document(settings: Settings, snapshot: Snapshot, steps: Sequence[StepHistory]) -> dict[str, Any]:
     """All spans of a response that has ended in one, to be kept as a file."""
-    return _document(settings, trace_id_of(snapshot.stored), list(spans_of(snapshot, steps)))
+    return await _made(steps, lambda: _document(settings, trace_id_of(snapshot.stored), list(spans_of(snapshot, steps))))
 
 
 def _document(settings: Settings, trace_id: str, spans: Sequence[TraceSpan]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from botocore.exceptions import ClientError
 from moorage import limits
 from moorage.dataclass import dataclass
 from moorage.errors import Superseded
+from moorage.parallel import worked
 from moorage.state import OUTCOME, StepOutcome
 from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
@@ -340,7 +341,9 @@ class Steps:
             prefix=keys.attempts_of(keys.lane_of(since)),
             after=keys.attempts_below(since),
         )
-        return [_account(record) for record in records]
+        if len(records) <= limits.STEPS_TOLD_HERE_MAX:
+            return list(map(_account, records))
+        return await worked(lambda: list(map(_account, records)))
 
     async def read(self, tenant_id: str, response_id: str, *, since: int | None = None, lane: int = 0) -> Progress:
         """Everything that has been finished in a lane, and how its steps from ``since`` on stand.
