@@ -12,6 +12,7 @@ from openai._streaming import SSEDecoder
 
 from tests.simulation.clock import run
 from tests.unit.agents.sessions import WEIGH, SessionLab, names
+from tests.unit.loop.approvals import both
 from tests.unit.loop.lab import CONTAINER, SHELL_TOOL, Turn, broken, call, say, shell
 
 ASKS: dict[str, Any] = {
@@ -127,6 +128,27 @@ def test_a_turn_is_told_as_it_is_although_one_of_its_responses_was_deleted() -> 
         assert (await lab.served.delete(f"/responses/{turn['response_ids'][0]}")).status_code == 200
         (ended,) = [event for event in await lab.replay() if event["type"].endswith("turn.completed")]
         assert (ended["turn"], ended["usage"]) == (turn, turn["usage"])
+
+    run(story())
+
+
+@pytest.mark.parametrize("with_team", [False, True])
+def test_a_call_without_a_result_ends_with_its_turn(with_team: bool) -> None:
+    async def story() -> None:
+        turns = both(call("weigh", "{}", "call_1"), call("weigh", "{}", "call_2")), say("Well.")
+        lab = await SessionLab.begun(*turns, has_container=False, tools=[WEIGH], multi_agent={"enabled": with_team})
+        await lab.play()
+        assert (await lab.send(await lab.result("call_1", "3 kg"))).status_code == 202
+        assert await statuses(lab) == ["in_progress", "in_progress"]
+        assert (await lab.cancel()).status_code == 202
+        assert await statuses(lab) == ["incomplete", "incomplete"]
+        told = await lab.replay()
+        assert [event["item"]["status"] for event in told if event["type"].endswith("item.done")] == ["incomplete", "incomplete"]
+        assert names(told)[-3:] == ["turn.item.done", "turn.cancelled", "idle"]
+
+    async def statuses(lab: SessionLab) -> list[str]:
+        items = (await lab.served.get(f"{lab.path}/items", order="asc")).json()["data"]
+        return [item["status"] for item in items if item["type"] == "function_call"]
 
     run(story())
 

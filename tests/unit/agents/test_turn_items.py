@@ -18,7 +18,7 @@ from moorage.agents.turn_items import items_of_turn
 def test_a_search_shows_its_action_whatever_its_upstream_calls_it(action: Any, shown: Any) -> None:
     call = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": action}
     item = {"id": "ws_1", "type": "web_search_call", "action": shown, "status": "completed", "turn_id": "turn_1"}
-    assert items_of_turn("turn_1", [([], [call], True)]) == [item]
+    assert items_of_turn("turn_1", [([], [call], True)], has_ended=True) == [item]
 
 
 PICTURE: Any = {"type": "computer_screenshot", "image_url": "data:image/jpeg;base64,aa"}
@@ -40,4 +40,4 @@ def test_a_call_of_a_browser_shows_its_page_and_its_picture(output: Any, shown: 
     status, title, picture = shown
     item = {"id": "cu_1", "type": "computer_use_call", "status": status, "title": title, "output": picture, "turn_id": "turn_1"}
     made = [call] if output is None else [call, output]
-    assert items_of_turn("turn_1", [([], made, True)]) == [item]
+    assert items_of_turn("turn_1", [([], made, True)], has_ended=True) == [item]

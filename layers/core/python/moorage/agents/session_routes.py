@@ -412,9 +412,13 @@ async def _items(stores: Stores, session: SessionRecord, turn: TurnRecord) -> li
     """All items of a turn, as far as they have come; of one with a team, those of its root agent."""
     if team_setting(session.settings)["enabled"] and (team := await team_of(stores, session, turn, is_timed=False)) is not None:
         return team.items(turn.id)
+    has_ended = False
 
     async def one(response_id: str) -> tuple[Sequence[Item], Sequence[Item], bool]:
+        nonlocal has_ended
         snapshot = await snapshot_of(stores, session.tenant_id, response_id)
+        if response_id == turn.current:
+            has_ended = Standing(session, turn, snapshot).is_over
         if snapshot is None:
             return (), (), False
         stored = snapshot.stored
@@ -427,7 +431,8 @@ async def _items(stores: Stores, session: SessionRecord, turn: TurnRecord) -> li
         done = (await stores.steps.read(stored.tenant_id, stored.response_id)).items
         return given, await contents.items([done[index] for index in sorted(done)]), False
 
-    return items_of_turn(turn.id, await side_by_side(one, turn.responses, at_once=limits.RECORDS_UNPACKED_AT_ONCE))
+    found = await side_by_side(one, turn.responses, at_once=limits.RECORDS_UNPACKED_AT_ONCE)
+    return items_of_turn(turn.id, found, has_ended=has_ended)
 
 
 async def _turn_of(stores: Stores, session: SessionRecord, item_id: str) -> int:

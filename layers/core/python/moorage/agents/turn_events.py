@@ -120,10 +120,12 @@ class TurnProjector:
         self._shells, self._screens = {}, {}
 
     def close(self) -> Iterator[Event]:
-        """The turn has ended: what was asked of other agents, and has come to nothing by now, never will."""
+        """The turn has ended: what was asked of the client or of other agents, and has come to nothing by now, never will."""
+        for call in self._functions.values():
+            yield self._done(call.places[0], function_call(self.turn_id, call.item | {"status": "incomplete"}, None))
         for call in self._asks.values():
             yield self._done(call.places[0], call.item | {"status": "incomplete"})
-        self._asks = {}
+        self._functions, self._asks = {}, {}
 
     def awaits(self, call_id: str) -> bool:
         """Whether it has called a function that has no result yet."""

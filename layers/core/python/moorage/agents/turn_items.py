@@ -19,14 +19,17 @@ _ACTIONS: Final = {"search": ("query", "queries"), "open_page": ("url",), "find_
 _WORKING: Final = ("in_progress", "calling", "searching")
 
 
-def items_of_turn(turn_id: str, responses: Sequence[tuple[Sequence[Item], Sequence[Item], bool]]) -> list[Item]:
-    """All items of a turn, in order. ``responses`` are the input and the output of each, and whether it ended with an answer."""
+def items_of_turn(turn_id: str, responses: Sequence[tuple[Sequence[Item], Sequence[Item], bool]], *, has_ended: bool) -> list[Item]:
+    """All items of a turn, in order. ``responses`` are the input and the output of each, and whether it ended with an answer.
+    ``has_ended``: a function that has no result by now will have none."""
     calls = {item["call_id"] for _, output, _ in responses for item in output if item["type"] == "function_call"}
     results = {item["call_id"]: item for given, _, _ in responses for item in given if item["type"] == _OUTPUT}
+    unanswered = calls - results.keys() if has_ended else set()
     found: list[Item] = []
     for given, output, has_answered in responses:
         found += [shown for item in given if (shown := of_input(turn_id, item, calls)) is not None]
-        found += _of_output(turn_id, output, results, has_answered=has_answered)
+        known = [item | {"status": "incomplete"} if item.get("call_id") in unanswered else item for item in output]
+        found += _of_output(turn_id, known, results, has_answered=has_answered)
     return found
 
 
