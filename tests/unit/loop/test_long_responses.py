@@ -139,9 +139,7 @@ async def test_the_steps_of_a_long_response_are_told_on_a_thread(times: int) -> 
     told = await unroll(replace(runtime, stores=replace(runtime.stores, steps=steps)), snapshot)
     assert (looks.threads == {threading.get_ident()}) is (times == 1)
     assert len(looks.threads) == 1
-    for tell in (
-        whole_document(runtime.settings, snapshot, one := WatchedList(told)),
-        exported(runtime, snapshot, other := WatchedList(told)),
-    ):
-        assert await tell
+    one, other = WatchedList(told), WatchedList(told)
+    assert await whole_document(runtime.settings, snapshot, one)
+    assert await exported(runtime, snapshot, other)
     assert [(each.threads == {threading.get_ident()}, len(each.threads)) for each in (one, other)] == [(times == 1, 1)] * 2

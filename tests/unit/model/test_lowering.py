@@ -368,6 +368,36 @@ def test_a_list_of_a_server_replaces_the_latest_one_alone() -> None:
     assert looks(400) < 3 * looks(200)
 
 
+class Compared(str):
+    """A label that counts how often it is compared."""
+
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str(self) == other
+
+    __hash__ = str.__hash__
+
+
+def test_a_server_that_is_found_looks_at_its_own_functions_alone() -> None:
+    label = Compared("a")
+    tools: list[Tool] = [
+        {"type": "tool_search", "execution": "client"},
+        {"type": "mcp", "server_label": label, "defer_loading": True},
+        {"type": "mcp", "server_label": "b", "defer_loading": True},
+    ]
+    listed = [{"name": f"f{n}", "input_schema": {}} for n in range(100)]
+    items: list[Item] = [{"type": "mcp_list_tools", "id": "mcpl_a", "server_label": label, "tools": listed}]
+    for number in range(100):
+        call = {"type": "tool_search_call", "call_id": f"c{number}", "execution": "client", "arguments": {}}
+        found = {"type": "tool_search_output", "call_id": call["call_id"], "execution": "client"}
+        items += [call, found | {"tools": [{"type": "mcp", "server_label": "b"}]}]
+    Compared.times = 0
+    assert [tool["name"] for tool in lowered(*items, tools=tools).tools] == ["tool_search"]
+    assert Compared.times < 2_000
+
+
 def test_deferred_tools_are_hidden_until_the_client_finds_them() -> None:
     deferred: Tool = {"type": "function", "name": "send_mail", "parameters": {}, "defer_loading": True}
     tools: list[Tool] = [deferred, {"type": "tool_search", "execution": "client", "description": "Find tools."}]

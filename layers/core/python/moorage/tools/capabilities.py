@@ -140,7 +140,7 @@ class OffersFunctions(Room):
 
     @abstractmethod
     def deferred_functions(self, tool: Tool, kept_back: Iterable[ToolKey]) -> Iterable[ToolKey]:
-        """The deferred functions of a tool that joins the conversation later."""
+        """The deferred functions of a tool that joins the conversation later. ``kept_back`` are those of its server."""
 
     @abstractmethod
     def discovered_functions(self, item: Item, tools: Sequence[Tool]) -> Iterable[ToolKey]:

@@ -217,8 +217,8 @@ class _Lowering:
     """The functions of each server by its latest item; by the tool's type, and the server's name."""
     seen: dict[str, Item] = field(default_factory=dict)
     """Items of rooms so far, by id."""
-    kept_back: dict[ToolKey, Tool] = field(default_factory=dict)
-    """Functions that are offered as soon as they are found, under the names that they will bear."""
+    kept_back: dict[tuple[str, str | None], dict[ToolKey, Tool]] = field(default_factory=dict)
+    """Functions that are offered as soon as they are found, under the names that they will bear, by type and namespace."""
     found: set[ToolKey] = field(default_factory=set)
     deferred: str = ""
     """What there is to be found, for the model."""
@@ -340,17 +340,17 @@ class _Lowering:
     def _show(self, key: ToolKey, function: Tool, is_deferred: bool) -> None:
         """Offer a function, or keep it back until it is found."""
         if is_deferred and key not in self.found:
-            self.kept_back[key] = function
+            self.kept_back.setdefault(key[:2], {})[key] = function
         else:
-            self.kept_back.pop(key, None)
+            self.kept_back.get(key[:2], {}).pop(key, None)
             self.tools[function["name"]] = function
 
     def _find(self, keys: Iterable[ToolKey]) -> None:
         """Offer these from here on, after those before them."""
         for key in keys:
             self.found.add(key)
-            if key in self.kept_back:
-                function = self.kept_back.pop(key)
+            function = self.kept_back.get(key[:2], {}).pop(key, None)
+            if function is not None:
                 self.tools[function["name"]] = without(function, "defer_loading")
 
     def _claim(self, type_: str, name: str, namespace: str | None, *, is_bare: bool = False) -> str:
@@ -392,7 +392,7 @@ class _Lowering:
         for key in self.offers.get((room.types[0], offers.namespace), ()):
             if key not in there and key in self.names:
                 self.tools.pop(self.names[key], None)
-                self.kept_back.pop(key, None)
+                self.kept_back.get(key[:2], {}).pop(key, None)
         self.offers[room.types[0], offers.namespace] = there
         about = self._shared(offers.about, len(offers.functions))
         for offered in offers.functions:
@@ -532,7 +532,7 @@ class _Lowering:
         room = ROOMS.of_tool(tool["type"])
         if not isinstance(room, OffersFunctions):
             return [self.name(tool["type"], tool["name"])] if "name" in tool else []
-        keys = list(room.deferred_functions(tool, tuple(self.kept_back)))
+        keys = list(room.deferred_functions(tool, tuple(self.kept_back.get((tool["type"], tool.get("server_label")), ()))))
         self._find(keys)
         return [self.name(type_, name, namespace) for type_, namespace, name in keys]
 
