@@ -1,10 +1,12 @@
 """How the agents of a team stand, read from the items of a conversation."""
 
 import json
+import threading
+from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.loop.team_items import agents_of, forked
+from moorage.loop.team_items import agents_in, agents_of, forked
 from moorage.wire.types import Item
 
 USER: Item = {"type": "message", "role": "user", "content": "Go."}
@@ -24,6 +26,26 @@ def test_agents_beyond_the_bound_of_a_team_copy_no_items() -> None:
     agents = agents_of([USER, *(item for number in range(most + 2) for item in spawned(number))])
     copied = [len(agent.items) for agent in list(agents.values())[1:]]
     assert copied == [*(2 * number + 2 for number in range(most)), 1, 1]
+
+
+class WatchedItem(dict[str, Any]):
+    """Notes the threads of its readers."""
+
+    def __init__(self, item: Item) -> None:
+        super().__init__(item)
+        self.threads: set[int] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.threads.add(threading.get_ident())
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize("count", [1, limits.LOWERED_HERE_MAX + 1])
+async def test_many_items_are_read_on_a_thread(count: int) -> None:
+    item = WatchedItem(USER)
+    assert list(await agents_in([item] * count)) == ["/root"]
+    assert (item.threads == {threading.get_ident()}) is (count == 1)
+    assert len(item.threads) == 1
 
 
 def test_the_latest_turns_are_those_that_users_begin() -> None:

@@ -159,27 +159,27 @@ async def _check(
         check_budget(runtime.models.catalog, request.model, budget)
     await check_tools(runtime, tenant_id, said, request.tools, in_session=in_session)
     if request.multi_agent is None:
-        _check_alone(said.items)
+        await _check_alone(said.items)
     else:
-        _check_team(request, said)
+        await _check_team(request, said)
     if request.background or request.multi_agent is not None or any(map(is_hosted, request.tools)) or any(map(is_async, request.tools)):
         await _check_room(runtime.stores, runtime.settings, tenant_id, follows)
 
 
-def _check_team(request: CreateRequest, said: ResolvedInput) -> None:
+async def _check_team(request: CreateRequest, said: ResolvedInput) -> None:
     """Refuse what a request with a team may not ask for. Raises :class:`ApiError`."""
     if upstream_shell.goes_there(said.entry, request.tools):
         raise unsupported_value("multi_agent.enabled", "true", "Its shell runs at the provider of the model, without room for a team.")
-    others = len(team_items.agents_of(said.items)) - 1
+    others = len(await team_items.agents_in(said.items)) - 1
     if others > limits.TEAM_AGENTS_MAX:
         raise invalid_value("input", f"it has items of {others} agents beside /root, and {limits.TEAM_AGENTS_MAX} is the limit.")
 
 
-def _check_alone(items: Sequence[Item]) -> None:
+async def _check_alone(items: Sequence[Item]) -> None:
     """A request without a team cannot go on with the agents of one. Raises :class:`ApiError`."""
     if not any("agent" in item for item in items):
         return
-    root, *others = team_items.agents_of(items).values()
+    root, *others = (await team_items.agents_in(items)).values()
     is_waiting = any(agent.open_wait() is not None for agent in (root, *others))
     if team_items.goes_on([root, *others]) and (team_items.goes_on(others) or is_waiting):
         raise invalid_value("multi_agent", "agents of a team wait for this request: give the 'multi_agent' of the one before.")

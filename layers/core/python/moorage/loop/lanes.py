@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from moorage.loop import decide
 from moorage.loop.chain import load_chain
-from moorage.loop.team_items import agents_of
+from moorage.loop.team_items import agents_in
 from moorage.store.lanes import AgentLane
 from moorage.store.responses import StoredResponse
 from moorage.stores import Stores
@@ -24,7 +24,8 @@ async def seen_as(stores: Stores, stored: StoredResponse, lane: int) -> StoredRe
     agent = await stores.lanes.get(stored, lane)
     beginning = await stores.lanes.beginning(stored, lane)
     if beginning is None:
-        beginning = agents_of([*await load_chain(stores, stored), *stored.input_items])[agent.name].items
+        agents = await agents_in([*await load_chain(stores, stored), *stored.input_items])
+        beginning = agents[agent.name].items
     text = {name: value for name, value in (stored.parameters.text or {}).items() if name != "format"} or None
     return replace(
         _in_workspace(stored, agent),

@@ -19,7 +19,7 @@ from moorage.loop.chain import load_chain
 from moorage.loop.egress_approvals import open_allowed
 from moorage.loop.lanes import seen_as
 from moorage.loop.team_calls import message_of, news, ran_ms, wait_ms
-from moorage.loop.team_items import FAILED, SILENT, KnownAgent, agents_of, goes_on
+from moorage.loop.team_items import FAILED, SILENT, KnownAgent, agents_in, goes_on
 from moorage.runtime import Runtime
 from moorage.state import StepOutcome
 from moorage.store.event_log import EventBatch, LogWriterId
@@ -90,7 +90,7 @@ async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
     go on. True if ``/root`` itself has nothing to do yet. Harmless to run twice."""
     stores = runtime.stores
     items = [*await load_chain(stores, stored), *stored.input_items]
-    known = list(agents_of(items).values())
+    known = list((await agents_in(items)).values())
     if len(known) == 1:
         return False
     await open_allowed(runtime.computers.egress, stored, stored.own_input, items)

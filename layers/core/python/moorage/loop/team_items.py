@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from moorage import limits
 from moorage.dataclass import dataclass
 from moorage.loop import brief, decide
+from moorage.parallel import outweighs, worked
 from moorage.store.lanes import ACTIVE, Workspace
 from moorage.store.responses import ROOT_AGENT
 from moorage.tools.function_items import parsed, without
@@ -78,6 +79,12 @@ class KnownAgent:
         last = next((item for item in reversed(self.items) if item["type"] != AgentTeam.message_type), None)
         is_asked = self.name == ROOT_AGENT and (last is None or last.get("role") != "assistant")
         return "running" if is_asked else "completed"
+
+
+async def agents_in(items: Sequence[Item]) -> dict[str, KnownAgent]:
+    """The same as :func:`agents_of`; many items are read on a thread."""
+    is_long = outweighs(items, limits.LOWERED_HERE_MAX)
+    return await worked(lambda: agents_of(items)) if is_long else agents_of(items)
 
 
 def agents_of(items: Iterable[Item]) -> dict[str, KnownAgent]:
