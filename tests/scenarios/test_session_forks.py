@@ -113,7 +113,8 @@ def test_a_turn_that_goes_on_is_not_forked_and_the_one_before_it_is(stack: Stack
             "param": "turn_id",
             "code": "turn_active",
         }
-        assert http.post(path, json={"turn_id": "turn_x"}).status_code == 404
+        unknown = http.post(path, json={"turn_id": "turn_x"})
+        assert (unknown.status_code, unknown.json()["error"]["param"]) == (404, "turn_id")
         assert http.post(path, json={"at": 1}).json()["error"]["param"] == "at"
     sessions.events.create(session.id, events=[{"type": "agent.session.input.cancel"}])
     ended(client, session.id)

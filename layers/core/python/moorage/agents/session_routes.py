@@ -221,7 +221,7 @@ async def fork_session(caller: Caller, session_id: str, body: RawBody) -> AgentS
     """An extension."""
     runtime, given = caller.runtime, FORK_SESSION.body(body or b"{}")
     session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
-    turn = await _turn(runtime.stores, session, given["turn_id"]) if "turn_id" in given else None
+    turn = await _turn(runtime.stores, session, given["turn_id"], param="turn_id") if "turn_id" in given else None
     forked = await fork(runtime, session, turn, key_id=caller.key_id)
     await tell_beginning(runtime, forked)
     return await _as_object(runtime, forked)
@@ -469,10 +469,10 @@ async def _number_behind(stores: Stores, session: SessionRecord, page: PageQuery
     return turn.number
 
 
-async def _turn(stores: Stores, session: SessionRecord, turn_id: str) -> TurnRecord:
+async def _turn(stores: Stores, session: SessionRecord, turn_id: str, *, param: str | None = None) -> TurnRecord:
     turn = await stores.agent_sessions.turn(session, ids.turn_number(turn_id))
     if turn is None or turn.id != turn_id:
-        raise turn_not_found(turn_id)
+        raise turn_not_found(turn_id, param)
     return turn
 
 

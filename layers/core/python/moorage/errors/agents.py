@@ -21,8 +21,8 @@ def agent_session_not_found(session_id: str, *, param: str | None = None) -> Api
     return not_found(f"Session with id '{session_id}' not found.", code="session_not_found", param=param)
 
 
-def turn_not_found(turn_id: str) -> ApiError:
-    return not_found(f"Turn with id '{turn_id}' not found in this session.", code="turn_not_found")
+def turn_not_found(turn_id: str, param: str | None = None) -> ApiError:
+    return not_found(f"Turn with id '{turn_id}' not found in this session.", param=param, code="turn_not_found")
 
 
 def subagent_not_found(subagent_id: str) -> ApiError:
