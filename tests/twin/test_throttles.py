@@ -8,7 +8,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -135,6 +135,34 @@ async def test_a_transaction_that_is_cancelled_for_a_throttle_is_written_a_momen
         change = Write("a", "c", set={"x": 1}, condition={})
         assert await DynamoTable(client, "table", executor).write_together([{"PK": "a", "SK": "b"}], [change]) == ()
         stubber.assert_no_pending_responses()
+
+
+@dataclass
+class Pauses:
+    """A clock on which pauses are only counted."""
+
+    seconds: list[float] = field(default_factory=list)
+
+    async def take(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+async def test_what_a_batch_leaves_is_asked_for_with_growing_pauses() -> None:
+    client = boto3.client("dynamodb", "us-east-1", aws_access_key_id="a", aws_secret_access_key="s")
+    pauses = Pauses()
+    keys = [{"PK": {"S": "a"}, "SK": {"S": name}} for name in "bcd"]
+    with Stubber(client) as stubber, ThreadPoolExecutor(1) as executor:
+        table = DynamoTable(client, "table", executor, pause=pauses.take)
+        for found, left in ((keys[:1], keys[1:]), ([], keys[1:]), (keys[1:2], keys[2:]), (keys[2:], [])):
+            later: Any = {"table": {"Keys": left}} if left else {}
+            stubber.add_response("batch_get_item", {"Responses": {"table": found}, "UnprocessedKeys": later})
+        assert await table.get_many([("a", name) for name in "bcd"]) == [{"PK": "a", "SK": name} for name in "bcd"]
+        for left in (keys[1:], keys[1:], []):
+            later = {"table": [{"PutRequest": {"Item": key}} for key in left]} if left else {}
+            stubber.add_response("batch_write_item", {"UnprocessedItems": later})
+        await table.write_many([{"PK": "a", "SK": name} for name in "bcd"])
+        stubber.assert_no_pending_responses()
+    assert pauses.seconds == [0.05, 0.1, 0.2, 0.05, 0.1]
 
 
 # --- the whole loop ----------------------------------------------------------------------------------------------------------

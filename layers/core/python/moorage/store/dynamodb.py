@@ -7,7 +7,7 @@ several hundred words and the emulators do not check them.
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -26,15 +26,20 @@ _BATCH_GET_MAX = 100
 """BatchGetItem takes 100 keys (DynamoDB API reference)."""
 _BATCH_WRITE_MAX = 25
 """BatchWriteItem takes 25 requests (DynamoDB API reference)."""
+_PAUSE_SECONDS: Final = 0.05
+_PAUSE_SECONDS_MAX: Final = 2.0
 _TOO_LARGE: Final = "exceeded the maximum allowed size"
 """Of a ValidationException that is about a record's bytes."""
 
 
 class DynamoTable(Table):
-    def __init__(self, client: "DynamoDBClient", name: str, executor: Executor) -> None:
+    def __init__(
+        self, client: "DynamoDBClient", name: str, executor: Executor, *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
         self.client = client
         self.name = name
         self._executor = executor
+        self._pause = pause
 
     async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
         if not can_stand(pk, sk):
@@ -53,12 +58,15 @@ class DynamoTable(Table):
 
     async def _get_batch(self, keys: list[dict[str, Any]], consistent: bool, without: Collection[str]) -> list[Record]:
         records: list[Record] = []
+        seconds = 0.0
         while keys:
             asked = {self.name: {"Keys": keys, "ConsistentRead": consistent}}
             answer = await self._call(self.client.batch_get_item, {"RequestItems": asked})
             items = answer["Responses"].get(self.name, [])
             records += [decode(_less(item, without)) for item in items]
             keys = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
+            if keys:
+                await self._pause(seconds := _longer(seconds))
         return records
 
     async def write(self, write: Write) -> Record | None:
@@ -146,16 +154,19 @@ class DynamoTable(Table):
             request["ExclusiveStartKey"] = last
 
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
-        """Unconditional puts and deletes, 25 to a request; items that DynamoDB leaves unprocessed are sent again."""
+        """Unconditional puts and deletes, 25 to a request; DynamoDB's leavings are sent again, with growing pauses."""
         writes: list[dict[str, Any]] = [{"PutRequest": {"Item": encode(record)}} for record in puts]
         writes += [{"DeleteRequest": {"Key": _key(pk, sk)}} for pk, sk in deletes]
+        seconds = 0.0
         while writes:
             batch, writes = writes[:_BATCH_WRITE_MAX], writes[_BATCH_WRITE_MAX:]
             answer = await self._call(self.client.batch_write_item, {"RequestItems": {self.name: batch}})
             unprocessed = answer.get("UnprocessedItems", {}).get(self.name, [])
+            writes = unprocessed + writes
             if unprocessed:
-                await asyncio.sleep(0.05)
-                writes = unprocessed + writes
+                await self._pause(seconds := _longer(seconds))
+            else:
+                seconds = 0.0
 
     async def _call(self, method: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
@@ -169,6 +180,12 @@ class DynamoTable(Table):
                 raise RecordTooLarge from error
             raise
         return answer
+
+
+def _longer(seconds: float) -> float:
+    """The pause after one of so many seconds. Pauses before the leavings of a batch shall grow (API reference, BatchGetItem and
+    BatchWriteItem)."""
+    return min(max(2 * seconds, _PAUSE_SECONDS), _PAUSE_SECONDS_MAX)
 
 
 def _request(table: str, write: Write) -> tuple[str, dict[str, Any]]:

@@ -170,7 +170,7 @@ class ExecutionRows:
         return self._opened
 
     def _quick_connection(self) -> sqlite3.Connection:
-        """It waits for nobody, and flushes nothing: the thread's writes move the log into the file (a checkpoint)."""
+        """It waits for nobody, and flushes at most the head of a new log: the thread's writes move the log into the file."""
         if self._quick is None:
             opened = _connected(self._path, 0)
             opened.execute("PRAGMA wal_autocheckpoint = 0")
