@@ -5,6 +5,7 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from moorage import limits
 from moorage.containers.citations import citations
 from moorage.containers.store import ContainerFileRecord
 
@@ -116,6 +117,23 @@ def test_a_citation_has_the_wires_shape() -> None:
 
 def test_of_files_with_the_same_name_the_one_nearest_to_the_root_is_meant() -> None:
     assert cited("plot.png", [NESTED, PLOT]) == [("plot.png", "plot.png")]
+
+
+class Searched(str):
+    """A text that counts how often it is searched."""
+
+    times = 0
+
+    def find(self, *given: Any) -> int:
+        self.times += 1
+        return super().find(*given)
+
+
+def test_a_name_of_many_files_is_looked_for_once() -> None:
+    files = [stored(f"d{number}/a.b") for number in range(300)]
+    text = Searched("a.b " * 300)
+    assert len(citations(text, [stored("a.b"), *files])) == limits.CITATIONS_MAX
+    assert text.times < 300 + 5 * len(files)
 
 
 def test_of_equally_near_files_the_newest_is_meant() -> None:

@@ -46,13 +46,13 @@ class _Mention:
 
 def citations(text: str, container_files: Iterable[ContainerFileRecord]) -> list[dict[str, Any]]:
     """The annotations of a text, by position. Indexes count characters: ``text[start_index:end_index]`` names the file."""
-    files = list(container_files)
+    # Of files with the same bare name the one nearest to /mnt/data wins, then the newest.
+    files = sorted(container_files, key=lambda file: (file.path.count("/"), -file.created_at))
     readings = list(_readings(text)) if files else []
     found = sorted(
-        (mention for file in files for reading in readings for mention in _mentions(reading, file)),
-        # A longer mention at the same place wins, then one as it stands; of files with the same bare name the one nearest to
-        # /mnt/data, then the newest.
-        key=lambda it: (it.start, -it.end, it.is_decoded, it.file.path.count("/"), -it.file.created_at),
+        (mention for reading in readings for mention in _mentions(reading, files)),
+        # A longer mention at the same place wins, then one as it stands.
+        key=lambda it: (it.start, -it.end, it.is_decoded),
     )
     kept: list[_Mention] = []
     for mention in found:
@@ -119,23 +119,34 @@ def _is_composed_with(before: str, after: str) -> bool:
     return len(unicodedata.normalize("NFC", before + after)) == 1
 
 
-def _mentions(reading: _NormalisedText, file: ContainerFileRecord) -> Iterator[_Mention]:
+def _mentions(reading: _NormalisedText, files: Iterable[ContainerFileRecord]) -> Iterator[_Mention]:
+    """Each name is looked for once, for the first of the files that bear it: thousands may, and be named thousands of times."""
     text = reading.text
-    relative, filename = (unicodedata.normalize("NFC", name) for name in (file.path.removeprefix(WORKSPACE), file.filename))
+    paths, names = dict[str, ContainerFileRecord](), dict[str, ContainerFileRecord]()
+    is_named = dict[str, bool]()
+    for file in files:
+        relative, filename = (unicodedata.normalize("NFC", name) for name in (file.path.removeprefix(WORKSPACE), file.filename))
+        if filename not in is_named:
+            is_named[filename] = filename in text
+        if is_named[filename]:
+            for path in (WORKSPACE + relative, LINK + relative):
+                paths.setdefault(path, file)
+            for name in (relative, filename):
+                if "." in name:
+                    names.setdefault(name, file)
 
-    def mention(start: int, end: int) -> _Mention:
+    def mention(start: int, end: int, file: ContainerFileRecord) -> _Mention:
         return _Mention(reading.place(start), reading.place(end), file, reading.is_decoded)
 
-    for path in (WORKSPACE + relative, LINK + relative):
+    for path, file in paths.items():
         for start in _occurrences(text, path):
             if _ends_well(text, start + len(path)) and (path.startswith(WORKSPACE) or _begins_well(text, start)):
                 has_scheme = text.startswith(_SCHEME, max(0, start - len(_SCHEME))) and start >= len(_SCHEME)
-                yield mention(start - len(_SCHEME) if has_scheme else start, start + len(path))
-    for name in dict.fromkeys((relative, filename)):
-        if "." in name:
-            for start in _occurrences(text, name):
-                if _begins_well(text, start) and _ends_well(text, start + len(name)):
-                    yield mention(start, start + len(name))
+                yield mention(start - len(_SCHEME) if has_scheme else start, start + len(path), file)
+    for name, file in names.items():
+        for start in _occurrences(text, name):
+            if _begins_well(text, start) and _ends_well(text, start + len(name)):
+                yield mention(start, start + len(name), file)
 
 
 def _occurrences(text: str, name: str) -> Iterator[int]:
