@@ -161,6 +161,14 @@ def test_an_event_that_outgrows_its_bound_is_refused() -> None:
         [parser.feed(b"data: 1234567890") for _ in range(30)]
 
 
+def test_an_event_of_empty_lines_without_end_is_refused() -> None:
+    parser = SseParser(bytes_max=100)
+    assert parser.feed(b"data:\n" * 101) == []
+    assert parser.feed(b"\n") == [ServerSentEvent("\n" * 100)]
+    with pytest.raises(UpstreamError, match="more than 100 bytes"):
+        [parser.feed(b"data:\n") for _ in range(200)]
+
+
 def test_comments_without_end_cost_no_memory() -> None:
     parser = SseParser(bytes_max=1_000)
     for _ in range(500):

@@ -58,7 +58,7 @@ class SseParser:
             field_name, _, value = line.partition(b":")  # A comment has no name.
             if field_name == b"data":
                 value = value.removeprefix(b" ")
-                self._size += len(value)
+                self._size += len(value) + bool(self._data)  # A line feed joins them: an endless event may have empty lines alone.
                 if self._size > self.bytes_max:
                     raise self._too_large()
                 self._data.append(value)
