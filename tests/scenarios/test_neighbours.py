@@ -40,7 +40,7 @@ _GROWTH_MAX = 3.0
 """Of processor time, where the input is twice as large: linear work takes twice the time, quadratic work four times."""
 _SECONDS_LEAST = 0.2
 """What takes less is compared with this: the kernel counts in hundredths of a second."""
-_AGAIN_MAX = 2
+_AGAIN_MAX = 4
 _CROWD = 24
 """Requests of one tenant at once."""
 _CROWD_BYTES = 28 * 1024 * 1024
