@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from moorage import limits
 from moorage.api.foreground import Foreground
-from moorage.api.idempotency import IdempotentCreate, IdempotentRequests
+from moorage.api.idempotency import MADE, IdempotentCreate, IdempotentRequests
 from moorage.loop.create import PreparedResponse
 from moorage.model.remote_servers import RemoteServers
 from moorage.store import keys
@@ -122,6 +122,35 @@ async def test_who_has_the_whole_answer_may_repeat_at_once(status: int, outcome:
     told = {"type": "http", "method": "POST", "path": "/v1/conversations", "query_string": b"", "headers": [(b"idempotency-key", b"k")]}
     await IdempotentRequests(create, Lab(table=table).runtime)({**told, "state": {"tenant_id": "t", "request_id": "r"}}, receive, send)
     assert table.seen == ["claimed", "begun", b"{", outcome, b"}"]
+
+
+async def test_a_stream_that_fails_before_it_begins_leaves_its_session_to_the_repeat() -> None:
+    found: list[Any] = []
+
+    async def create(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        found.append(scope["state"].get(MADE))
+        scope["state"][MADE] = "session_1"
+        raise RuntimeError
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    requests = IdempotentRequests(create, Lab().runtime)
+    told = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/agents/sessions",
+        "query_string": b"",
+        "headers": [(b"idempotency-key", b"k")],
+    }
+    for request_id in ("r1", "r2"):
+        with suppress(RuntimeError):
+            await requests({**told, "state": {"tenant_id": "t", "request_id": request_id}}, receive, send)
+    assert found == [None, "session_1"]
 
 
 # --- retries that bring no key ---

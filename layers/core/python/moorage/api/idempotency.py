@@ -269,13 +269,16 @@ class IdempotentRequests:
         if other is not None:
             return await self._again(other, digest, receive)
         kept = _StoredAnswer()
+        is_noted = False
 
         async def note_digest() -> None:
             await self._repeats.settle(tenant_id, key, replace(claim, digest=digest.value()))
 
         async def note_made() -> None:
-            if MADE not in scope["state"]:
+            nonlocal is_noted
+            if is_noted or MADE not in scope["state"]:
                 return
+            is_noted = True
             made = replace(claim, digest=digest.value(), response_id=scope["state"][MADE])
             try:
                 await self._repeats.settle(tenant_id, key, made)
@@ -287,7 +290,7 @@ class IdempotentRequests:
         finally:
             try:
                 if MADE in scope["state"]:
-                    pass  # The key is that of what was made.
+                    await note_made()  # Its stream may have failed before it began.
                 elif kept.last is not None and kept.status < 400:
                     answer = replace(claim, digest=digest.value(), status=kept.status, content_type=kept.content_type, body=kept.body)
                     await self._repeats.settle(tenant_id, key, answer)
