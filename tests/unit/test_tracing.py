@@ -164,8 +164,8 @@ async def test_each_attempt_at_a_model_has_a_span_of_its_own_in_the_trace() -> N
 
     upstream = Upstream(httpx.MockTransport(answer), "http://model.test/v1", sleep=at_once)
     with tracing.within(TRACE):
-        assert [delta async for delta in upstream.stream(dict, _Ended)] == []
-    assert [delta async for delta in upstream.stream(dict, _Ended)] == []
+        assert [delta async for delta in upstream.stream(dict, _Ended, is_long=False)] == []
+    assert [delta async for delta in upstream.stream(dict, _Ended, is_long=False)] == []
     first, second, outside = seen
     assert outside is None
     spans = {re.fullmatch(rf"00-{ID}-([0-9a-f]{{16}})-01", str(said))[1] for said in (first, second)}  # type: ignore[index]

@@ -25,7 +25,7 @@ from moorage.model.base import Delta
 from moorage.model.http import Upstream, broken
 from moorage.model.prices import Price, list_price
 from moorage.model.references import check_reference
-from moorage.parallel import side_by_side
+from moorage.parallel import outweighs, side_by_side
 
 TITAN: Final = "amazon.titan-embed-text-v2:0"
 TITAN_DIMENSIONS: Final = (256, 512, 1024)
@@ -202,7 +202,7 @@ async def _ask(upstream: Upstream, body: Mapping[str, Any], read: Callable[[dict
         tried.append(_Whole(read))
         return tried[-1]
 
-    async for _ in upstream.stream(lambda: body, decoder):
+    async for _ in upstream.stream(lambda: body, decoder, is_long=outweighs([body], limits.LOWERED_HERE_MAX)):
         pass
     embedded = tried[-1].embedded
     assert embedded is not None, "an answer was read, or an error raised"

@@ -26,7 +26,7 @@ from moorage.dataclass import dataclass
 from moorage.errors import UpstreamError, connection_failed
 from moorage.model import base
 from moorage.model.base import Delta, ModelRequest, StreamStarted
-from moorage.parallel import Breath, as_json, beside, outweighs, worked
+from moorage.parallel import Breath, beside, outweighs, worked
 from moorage.telemetry import tell
 
 _T = TypeVar("_T")
@@ -82,12 +82,16 @@ class Upstream:
     """0 to 1; spreads the retries of many steps."""
 
     async def stream(
-        self, write: Callable[[], Mapping[str, Any]], new_decoder: Callable[[], Decoder], *, is_long: bool = False
+        self, write: Callable[[], Mapping[str, Any]], new_decoder: Callable[[], Decoder], *, is_long: bool
     ) -> AsyncGenerator[Delta, None]:
         """POST the body that ``write`` makes, on a thread if it ``is_long``, and yield deltas. Trouble before the first delta is
         retried within the bounds, later it is raised."""
-        body = await worked(write) if is_long else write()
-        payload = await as_json(body)
+
+        def written() -> tuple[Mapping[str, Any], bytes]:
+            made = write()
+            return made, orjson.dumps(made)
+
+        body, payload = await worked(written) if is_long else written()
         large_bodies.left()
         upstream, was_refused = self.renewed(is_refused=False), False
         for attempt in range(self.retries_max + 1):
@@ -233,7 +237,7 @@ def _url(url: str) -> httpx.URL:
 
 def says_much(request: ModelRequest) -> bool:
     """Whether to write its body takes long: a text file alone may have 50 MiB."""
-    return outweighs([*request.items, *request.tools], limits.LOWERED_HERE_MAX)
+    return outweighs([request.items, request.tools, request.instructions, request.text], limits.LOWERED_HERE_MAX)
 
 
 # --- what an answer means ------------------------------------------------------------------------------------------------------
