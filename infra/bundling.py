@@ -47,7 +47,7 @@ BOTOCORE_SERVICES: Final = (
 )
 """botocore carries 27 MB of service descriptions; a package keeps those of the services that moorage calls."""
 
-HOOK_SERVICES: Final = (*("codebuild", "ec2", "ecs", "kms", "lambda", "lambda-microvms", "logs", "s3", "s3vectors", "secretsmanager"),)
+HOOK_SERVICES: Final = ("codebuild", "ec2", "ecs", "kms", "lambda", "lambda-microvms", "logs", "s3", "s3vectors", "secretsmanager")
 """What the function of custom resources calls. The SDK of Lambda's runtime depends on the region, and may know no service of this year
 (Lambda developer guide, "Runtime-included SDK versions")."""
 

@@ -177,8 +177,8 @@ class SandboxTask(Construct):
             stop_timeout=2,
         )
 
-    def open_to(self, group: ec2.ISecurityGroup) -> None:
-        """Tell of the group of sandboxes with a network policy: EC2 deletes none while a task has it."""
+    def end_before(self, group: ec2.ISecurityGroup) -> None:
+        """Sandboxes end before their security group is deleted: EC2 deletes none that a network interface has."""
         self._end.node.add_dependency(group)
 
     def grant_start(self, function: lambda_.Function) -> None:

@@ -51,7 +51,7 @@ _ROLLOUTS: Final = {
 }
 
 AUTHORIZER_TIMEOUT: Final = cdk.Duration.seconds(15)
-"""The first token of a process takes what a seventh of a processor needs to import what tokens take, and two requests to the issuer."""
+"""At its first token a process imports the code for tokens, on a seventh of a processor, and asks the issuer twice."""
 
 _REAPER_INTERVAL: Final = cdk.Duration.minutes(1)
 
@@ -184,7 +184,7 @@ class ServiceStack(cdk.Stack):
             places_key=self._sandbox_keys.get_att_string("Places") if self.microvms else None,
         )
         if self.sandbox:
-            self.sandbox.open_to(proxy.sandbox_group)
+            self.sandbox.end_before(proxy.sandbox_group)
         return proxy
 
     def _make_handlers(self, factory: FunctionFactory) -> Handlers:

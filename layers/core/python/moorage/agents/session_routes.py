@@ -113,9 +113,9 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
         raise missing_parameter("input")
     if "stream_options" in given and not given.get("stream"):
         raise invalid_value("stream_options", "it is only allowed together with 'stream': true.")
-    hides = given.get("stream_options", {}).get("include_obfuscation", True)
+    obfuscates = given.get("stream_options", {}).get("include_obfuscation", True)
     if (made := getattr(request.state, MADE, None)) is not None:
-        return await _first_turn(runtime, await sessions.get(caller.tenant_id, made), obfuscates=hides)
+        return await _first_turn(runtime, await sessions.get(caller.tenant_id, made), obfuscates=obfuscates)
     budget = _budget(given, sent) or None
     session = replace(await new_session(runtime, caller.tenant_id, given, size=len(body)), budget=budget)
     try:
@@ -136,7 +136,7 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     if not given.get("stream"):
         return JsonResponse(await _as_object(runtime, session))
     setattr(request.state, MADE, session.id)
-    return await _first_turn(runtime, session, obfuscates=hides)
+    return await _first_turn(runtime, session, obfuscates=obfuscates)
 
 
 async def _first_turn(runtime: Runtime, session: SessionRecord, *, obfuscates: bool) -> Response:

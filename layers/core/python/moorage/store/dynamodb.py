@@ -154,7 +154,7 @@ class DynamoTable(Table):
             request["ExclusiveStartKey"] = last
 
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
-        """Unconditional puts and deletes, 25 to a request; DynamoDB's leavings are sent again, with growing pauses."""
+        """Unconditional puts and deletes, 25 to a request; unprocessed ones are sent again, after growing pauses."""
         writes: list[dict[str, Any]] = [{"PutRequest": {"Item": encode(record)}} for record in puts]
         writes += [{"DeleteRequest": {"Key": _key(pk, sk)}} for pk, sk in deletes]
         seconds = 0.0
@@ -183,8 +183,7 @@ class DynamoTable(Table):
 
 
 def _longer(seconds: float) -> float:
-    """The pause after one of so many seconds. Pauses before the leavings of a batch shall grow (API reference, BatchGetItem and
-    BatchWriteItem)."""
+    """The next pause. AWS advises exponential backoff for unprocessed items (API reference, BatchGetItem and BatchWriteItem)."""
     return min(max(2 * seconds, _PAUSE_SECONDS), _PAUSE_SECONDS_MAX)
 
 
